@@ -1,0 +1,38 @@
+# Two commands: `make demo` and `make test`. Both make their own virtual environment on first use.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: demo test lint types imports tests gpu bench clean
+
+demo: $(STAMP)
+	@$(BIN)/warpsmith demo
+
+test: lint types imports tests
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+imports: $(STAMP)
+	$(BIN)/lint-imports
+
+tests: $(STAMP)
+	$(BIN)/pytest -n auto --dist loadgroup -m "not gpu"
+
+bench: $(STAMP)
+	$(BIN)/python -m tests.bench
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Warpsmith needs Python 3.11 or newer; name one with: make PYTHON=python3.12"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $(STAMP)
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info

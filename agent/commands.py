@@ -1,0 +1,99 @@
+"""What the screen can ask of the engine: one JSON object a line on the engine's standard input.
+
+The engine answers with events on its standard output (``agent.events``), one JSON object a line. It is the only writer
+of the session, so a developer's decision becomes an event only through a command.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+
+class Command:
+    """Base of all commands. ``type`` is its name on the wire."""
+
+    type: ClassVar[str]
+
+
+@dataclass(frozen=True)
+class Run(Command):
+    """Start the loop, or go on after it ended."""
+
+    type: ClassVar[str] = "run"
+
+
+@dataclass(frozen=True)
+class Steer(Command):
+    """Tell the agent something; it is read before the next turn, and starts the loop if it rests."""
+
+    type: ClassVar[str] = "steer"
+    text: str
+
+
+@dataclass(frozen=True)
+class Interrupt(Command):
+    """Stop the run now: the answer being streamed and the tools being run are cut short."""
+
+    type: ClassVar[str] = "interrupt"
+
+
+@dataclass(frozen=True)
+class AcceptHunk(Command):
+    """Take one hunk of an attempt (for a kernel file ``hunk`` is ``"file"``)."""
+
+    type: ClassVar[str] = "accept"
+    attempt: int
+    file: str
+    hunk: str
+
+
+@dataclass(frozen=True)
+class RejectHunk(Command):
+    """Refuse one hunk of an attempt, with the reason the agent is told."""
+
+    type: ClassVar[str] = "reject"
+    attempt: int
+    file: str
+    hunk: str
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Land(Command):
+    """Write an attempt into the developer's tree: all of it but the hunks rejected. A partial state is judged first."""
+
+    type: ClassVar[str] = "land"
+    attempt: int
+
+
+@dataclass(frozen=True)
+class Undo(Command):
+    """Take back a landing, exactly."""
+
+    type: ClassVar[str] = "undo"
+    landing: int
+
+
+@dataclass(frozen=True)
+class Close(Command):
+    """End the engine: the run is interrupted, everything is on disk already."""
+
+    type: ClassVar[str] = "close"
+
+
+_TYPES: dict[str, type[Command]] = {
+    command.type: command for command in (Run, Steer, Interrupt, AcceptHunk, RejectHunk, Land, Undo, Close)
+}
+
+
+def to_json(command: Command) -> dict[str, Any]:
+    """Return the command as one JSON object."""
+    return {"type": command.type, **dataclasses.asdict(command)}  # type: ignore[call-overload]
+
+
+def from_json(data: dict[str, Any]) -> Command:
+    """Rebuild a command; raises ``KeyError`` for an unknown type and ``TypeError`` for wrong fields."""
+    record = _TYPES[data["type"]]
+    return record(**{key: value for key, value in data.items() if key != "type"})

@@ -1,0 +1,329 @@
+"""The typed events a session is made of, and how one becomes a line of ``events.jsonl``.
+
+A session is an append-only stream of these. The screen draws it, a crash resumes from it, exporters convert it and the
+trainer reads it; live and replayed sessions go through the same code. Events of class :class:`Live` go to the screen and
+are never stored: the finished thing they announce is.
+
+The conversation with the model is a fold over the stream: ``conversation_started`` gives the system message and the
+tools, then every ``user_message``, ``model_turn`` and ``tool_finished`` appends its message, in order. So the prompt of
+any turn can be made again from the stream, byte by byte.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, ClassVar, Literal
+
+FORMAT = "warpsmith.session/1"
+
+
+class EndReason(StrEnum):
+    """Why a session's run ended. Each way it can end has exactly one."""
+
+    FINISHED = "finished"
+    """The agent said it was done."""
+    TURN_LIMIT = "turn_limit"
+    """The turn budget was used up."""
+    INTERRUPTED = "interrupted"
+    """The developer stopped the run."""
+    CONTEXT_LENGTH = "context_length"
+    """The model's context was full."""
+    MODEL_ERROR = "model_error"
+    """The model's provider refused, or could not be reached after every retry."""
+    MODEL_SILENT = "model_silent"
+    """The model kept answering with neither text nor a tool call it could use."""
+    REPLAY_DIVERGED = "replay_diverged"
+    """Today's results no longer fit the recording that is replayed."""
+    TASK_UNUSABLE = "task_unusable"
+    """The task raises, is not deterministic, or has trivial answers."""
+    ENVIRONMENT = "environment"
+    """This machine is at fault: no compiler, no GPU, a full disk."""
+    INTERNAL_ERROR = "internal_error"
+    """A fault of ours."""
+
+
+class Event:
+    """Base of all events. ``type`` is the name it has on disk."""
+
+    type: ClassVar[str]
+
+
+class Live(Event):
+    """Base of the events that are shown and never stored."""
+
+
+_TYPES: dict[str, type[Event]] = {}
+
+
+def _event(name: str) -> Any:
+    """Make a class a frozen event of that name."""
+
+    def register(cls: type) -> type:
+        record = dataclass(frozen=True, kw_only=True)(cls)
+        record.type = name
+        _TYPES[name] = record
+        return record
+
+    return register
+
+
+# --- life of the session ------------------------------------------------------------------------------------------
+
+
+@_event("session_started")
+class SessionStarted(Event):
+    """First event of every session. ``task`` is ``TaskSpec.to_json()``; ``files`` maps workspace paths to blob hashes."""
+
+    task: dict[str, Any]
+    model: str
+    device: str
+    versions: dict[str, str]
+    files: dict[str, str]
+
+
+@_event("session_resumed")
+class SessionResumed(Event):
+    """The engine was started again on this session. What was lost with the old one (the shell) is in ``note``."""
+
+    note: str = ""
+
+
+@_event("run_started")
+class RunStarted(Event):
+    """The loop began to ask the model. ``turn_limit`` counts model answers of this run."""
+
+    turn_limit: int
+
+
+@_event("run_ended")
+class RunEnded(Event):
+    """The loop stopped, for the named reason; ``best_attempt`` is the fastest correct one so far, or null."""
+
+    reason: EndReason
+    detail: str = ""
+    best_attempt: int | None = None
+
+
+# --- conversation --------------------------------------------------------------------------------------------------
+
+
+@_event("conversation_started")
+class ConversationStarted(Event):
+    """The system message and the tool schemas, exactly as they are sent."""
+
+    message: dict[str, Any]
+    tools: list[dict[str, Any]]
+
+
+@_event("user_message")
+class UserMessage(Event):
+    """A message in the user's role: the task's opening, the developer's steering, or a notice of the engine's."""
+
+    message: dict[str, Any]
+    origin: Literal["task", "steer", "decision", "notice"] = "task"
+
+
+@_event("model_turn")
+class ModelTurn(Event):
+    """One answer of the model, as it goes back into the conversation.
+
+    Attributes:
+        message: The assistant message (``role``, ``content``, ``tool_calls`` in OpenAI form, arguments as strings).
+        prompt_sha256: Hash of the exact request (messages and tools) it answered.
+        usage: Token counts as the provider gave them.
+        token_ids, logprobs: Where the server gives them.
+    """
+
+    turn: int
+    message: dict[str, Any]
+    prompt_sha256: str
+    finish_reason: str
+    model: str
+    seconds: float
+    usage: dict[str, int] = field(default_factory=dict)
+    reasoning: str = ""
+    cost_usd: float | None = None
+    token_ids: list[int] | None = None
+    logprobs: list[float] | None = None
+
+
+@_event("model_retry")
+class ModelRetry(Event):
+    """The provider failed and is asked again in ``wait_seconds``."""
+
+    turn: int
+    error: str
+    wait_seconds: float
+
+
+@_event("tool_started")
+class ToolStarted(Event):
+    """A tool call began. ``arguments`` are parsed, or ``{"_raw": text}`` where they could not be."""
+
+    call_id: str
+    name: str
+    arguments: dict[str, Any]
+
+
+@_event("tool_finished")
+class ToolFinished(Event):
+    """A tool call ended. ``message`` is what the model sees; ``full`` is the blob of the unclipped output, if clipped."""
+
+    call_id: str
+    name: str
+    ok: bool
+    message: dict[str, Any]
+    seconds: float
+    full: str | None = None
+
+
+@_event("todo")
+class Todo(Event):
+    """The agent's plan: ``items`` of ``{"content", "status"}``, status being pending, in_progress or completed."""
+
+    items: list[dict[str, str]]
+
+
+# --- judging -------------------------------------------------------------------------------------------------------
+
+
+@_event("stage")
+class StageEvent(Event):
+    """What the judge is doing or waiting for right now."""
+
+    part: str
+    text: str
+
+
+@_event("original_profiled")
+class OriginalProfiled(Event):
+    """What the judge measured of the reference (``OriginalProfile.to_json()``)."""
+
+    profile: dict[str, Any]
+
+
+@_event("attempt")
+class Attempt(Event):
+    """A state of the workspace that was judged. ``files`` maps its paths to blob hashes; attempts count from 1."""
+
+    attempt: int
+    files: dict[str, str]
+    verdict: dict[str, Any]
+    call_id: str | None = None
+
+
+# --- the developer's decisions -------------------------------------------------------------------------------------
+
+
+@_event("hunk_accepted")
+class HunkAccepted(Event):
+    """The developer took this hunk (``hunk`` is its id; for a kernel file, the whole file)."""
+
+    attempt: int
+    file: str
+    hunk: str
+
+
+@_event("hunk_rejected")
+class HunkRejected(Event):
+    """The developer refused this hunk, and why, in their words."""
+
+    attempt: int
+    file: str
+    hunk: str
+    reason: str
+
+
+@_event("steered")
+class Steered(Event):
+    """The developer told the agent something."""
+
+    text: str
+
+
+@_event("interrupted")
+class Interrupted(Event):
+    """The developer stopped the run."""
+
+
+@_event("landed")
+class Landed(Event):
+    """An accepted state was written into the developer's tree.
+
+    Attributes:
+        files: One of ``{"path", "before", "after"}`` each; blob hashes, ``before`` null for a new file.
+    """
+
+    landing: int
+    attempt: int
+    files: list[dict[str, Any]]
+    partial: bool
+    verdict: dict[str, Any]
+
+
+@_event("landing_refused")
+class LandingRefusedEvent(Event):
+    """A landing or an undo was not carried out; nothing was written."""
+
+    what: str
+    where: str = ""
+    next_step: str = ""
+
+
+@_event("undone")
+class Undone(Event):
+    """A landing was taken back. ``files`` of ``{"path", "outcome"}`` says what became of each file."""
+
+    landing: int
+    files: list[dict[str, str]]
+
+
+@_event("error")
+class ErrorEvent(Event):
+    """Something went wrong that the developer should see: what, where, next step."""
+
+    what: str
+    where: str = ""
+    next_step: str = ""
+
+
+# --- live only -----------------------------------------------------------------------------------------------------
+
+
+@_event("delta")
+class Delta(Live):
+    """A piece of the answer as it streams. ``call`` numbers the tool call it belongs to, or is null for text."""
+
+    turn: int
+    kind: Literal["text", "reasoning", "tool"]
+    text: str
+    call: int | None = None
+    name: str = ""
+
+
+@_event("engine_ready")
+class EngineReady(Live):
+    """The engine has read the session and takes commands. ``running`` tells whether the loop runs already."""
+
+    session: str
+    folder: str
+
+
+def to_json(event: Event, n: int | None = None, time: float | None = None) -> dict[str, Any]:
+    """Return the event as one JSON object, with its number and Unix time where it has them."""
+    head: dict[str, Any] = {} if n is None else {"n": n}
+    if time is not None:
+        head["time"] = time
+    fields = {f.name: getattr(event, f.name) for f in dataclasses.fields(event)}  # type: ignore[arg-type]
+    return {**head, "type": event.type, **fields}
+
+
+def from_json(data: dict[str, Any]) -> Event | None:
+    """Rebuild an event, ignoring keys it does not know; null for a type this version does not know."""
+    record = _TYPES.get(data["type"])
+    if record is None:
+        return None
+    names = {f.name for f in dataclasses.fields(record)}  # type: ignore[arg-type]
+    return record(**{key: value for key, value in data.items() if key in names})

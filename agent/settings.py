@@ -1,0 +1,103 @@
+"""Settings: what a developer can set, where each value came from, and in which order the sources win.
+
+Command line, then environment (``WARPSMITH_*``), then the project's ``warpsmith.toml``, then the user's, then the default.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+
+from sandbox.errors import UsageError
+
+PROJECT_FILE = "warpsmith.toml"
+
+
+def _setting(default: Any, text: str) -> Any:
+    return field(default=default, metadata={"text": text})
+
+
+@dataclass(frozen=True)
+class Settings:
+    """One frozen tree of everything that can be set; ``origins`` tells where each value came from."""
+
+    model: str = _setting("", "LiteLLM model name, or replay:SESSION")
+    api_base: str = _setting("", "base URL of an OpenAI-compatible server; empty for the provider's own")
+    turn_limit: int = _setting(150, "answers of the model in one run (200 for evaluation)")
+    context_tokens: int = _setting(131_072, "context budget in tokens; the model's own limit wins if it is smaller")
+    device: str = _setting("auto", "auto, cuda, cuda:N or cpu")
+    python: str = _setting("", "the project's interpreter; empty for the active virtual environment, else ours")
+    isolation: str = _setting("", "weakest isolation to accept: namespaces or limits; empty for the best there is")
+    home: Path = _setting(Path(platformdirs.user_data_dir("warpsmith")), "where sessions are kept")
+    cache: Path = _setting(Path(platformdirs.user_cache_dir("warpsmith")), "where compiled kernels are kept")
+    replay_delay: float = _setting(0.0, "seconds a replayed answer takes to stream, so that it can be followed")
+    origins: Mapping[str, str] = field(default_factory=dict, compare=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the values as JSON data, without origins."""
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "origins"}
+        return {key: str(value) if isinstance(value, Path) else value for key, value in values.items()}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Settings:
+        """Rebuild settings from their JSON data; unknown keys are ignored."""
+        return cls(**{f.name: _typed(f.name, data[f.name], "session") for f in fields(cls) if f.name in data})
+
+
+def load_settings(command_line: Mapping[str, Any], project: Path | None = None) -> Settings:
+    """Merge all sources.
+
+    Args:
+        command_line: Values given as options; None means not given.
+        project: Folder to look for ``warpsmith.toml`` in, upwards.
+
+    Raises:
+        UsageError: A file does not parse, or a value is unknown or of the wrong type.
+    """
+    user_file = Path(platformdirs.user_config_dir("warpsmith")) / "config.toml"
+    sources: list[tuple[str, Mapping[str, Any]]] = [(str(user_file), _read(user_file))]
+    if project is not None and (found := _project_file(project)):
+        sources.append((str(found), _read(found)))
+    environment = {f.name: os.environ[name] for f in fields(Settings) if (name := f"WARPSMITH_{f.name.upper()}") in os.environ}
+    sources.append(("environment", environment))
+    sources.append(("command line", {key: value for key, value in command_line.items() if value is not None}))
+    values: dict[str, Any] = {}
+    origins = {f.name: "default" for f in fields(Settings) if f.name != "origins"}
+    for origin, source in sources:
+        for key, value in source.items():
+            if key not in origins:
+                raise UsageError(f"Unknown setting '{key}'.", where=origin, next_step=f"Known are: {', '.join(origins)}.")
+            values[key] = _typed(key, value, origin)
+            origins[key] = origin
+    return Settings(**values, origins=origins)
+
+
+def _project_file(folder: Path) -> Path | None:
+    folder = folder.resolve()
+    return next((f for parent in (folder, *folder.parents) if (f := parent / PROJECT_FILE).is_file()), None)
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    try:
+        return tomllib.loads(path.read_text())
+    except FileNotFoundError:
+        return {}
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"The settings file does not parse: {error}.", where=str(path)) from error
+
+
+def _typed(key: str, value: Any, origin: str) -> Any:
+    """Convert a value to its setting's type; text comes from the environment, other types from files."""
+    kind = type(getattr(Settings, key))
+    try:
+        if issubclass(kind, Path):
+            return Path(value).expanduser()
+        return kind(value)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"'{key}' must be a {kind.__name__}, not {value!r}.", where=origin) from error

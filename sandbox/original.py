@@ -1,0 +1,50 @@
+"""What the judge measures of a reference before anything is written: where its time goes and what bounds it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sandbox.verdict import Baseline
+
+
+@dataclass(frozen=True)
+class OperatorTime:
+    """One operator (on CUDA: with the kernels it launched) of the reference: calls and microseconds in one forward."""
+
+    name: str
+    calls: int
+    us: float
+    share: float
+
+
+@dataclass(frozen=True)
+class OriginalProfile:
+    """The reference under the profiler.
+
+    Attributes:
+        operators: By time, largest first.
+        baselines: ``eager``, ``compile``, ``best``; see ``ProfileReport``.
+        copy_us: A plain copy of as many bytes as the task must read and write: the floor of memory-bound work.
+        bytes_moved: Those bytes: inputs, used parameters and outputs once each.
+        precision: The class it really runs in (TF32 measured by running with the flag on and off).
+        depends_on: Inputs, parameters and buffers its output depends on.
+        ignores: Those it does not depend on.
+        signature: One line per input, parameter and output: name, dtype, shape, contiguity.
+        notes: Anything else the developer or the agent should know.
+    """
+
+    operators: tuple[OperatorTime, ...]
+    baselines: dict[str, Baseline]
+    copy_us: float
+    bytes_moved: int
+    precision: str
+    depends_on: tuple[str, ...]
+    ignores: tuple[str, ...]
+    signature: tuple[str, ...]
+    environment: dict[str, Any]
+    notes: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the profile as JSON data."""
+        return asdict(self)

@@ -1,0 +1,23 @@
+"""How the judge says what it is doing: one stage at a time, to whoever listens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What is being done or waited for. ``part`` is task, build, guard, verify or profile; ``partial`` holds early results."""
+
+    part: str
+    text: str
+    partial: dict[str, Any] = field(default_factory=dict)
+
+
+Progress = Callable[[Stage], None]
+
+
+def silent(stage: Stage) -> None:
+    """Listen to nothing."""

@@ -1,0 +1,106 @@
+"""The task: a reference module with its inputs, precision class and policy, described without importing it.
+
+A task is described here and loaded only in the developer's interpreter (``sandbox/harness``): this module never
+imports torch or the developer's code.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+Policy = Literal["own-kernels", "library-ok"]
+Precision = Literal["auto", "fp32", "tf32", "bf16", "fp16", "fp8"]
+Kind = Literal["kernelbench", "module"]
+
+
+@dataclass(frozen=True)
+class TaskSpec:
+    """Everything needed to load and judge a task, as plain data.
+
+    Attributes:
+        kind: ``kernelbench`` for a file with ``Model``, ``get_inputs()`` and ``get_init_inputs()``; else ``module``.
+        path: The reference's source file, absolute.
+        class_name: The reference class (``Model`` for a KernelBench file).
+        module_name: The file's dotted import name below ``root`` (``pkg.blocks``), or its stem for a lone file.
+        root: The folder that goes on ``sys.path`` so that the file's own imports work.
+        python: The developer's interpreter, absolute.
+        init: Constructor arguments as they stand between the parentheses, a Python expression list (``"64, eps=1e-6"``).
+        inputs: Forward arguments in the same form (``"torch.randn(8, 64), mask=None"``); ``torch`` is in scope.
+        factory: ``function`` of the file, or ``package.module:function``, returning the forward arguments as a tuple, a
+            list, a dict of keywords or ``(args, kwargs)``. Used instead of ``inputs``.
+        dtype: The floating dtype the module and its floating inputs are cast to (``"bfloat16"``), or empty to leave them.
+        training: Judge in train mode instead of eval.
+        device: ``cpu`` or ``cuda:N``; already resolved.
+        precision: Precision class, or ``auto`` to derive it from the module's dtype and the TF32 measurement.
+        policy: What the candidate may call.
+        tolerance: ``budget`` (two times the reference's own error plus 8 ulp) or ``1e-2`` (the published tolerance).
+    """
+
+    kind: Kind
+    path: Path
+    class_name: str
+    module_name: str
+    root: Path
+    python: Path
+    init: str = ""
+    inputs: str = ""
+    factory: str = ""
+    dtype: str = ""
+    training: bool = False
+    device: str = "cpu"
+    precision: Precision = "auto"
+    policy: Policy = "own-kernels"
+    tolerance: Literal["budget", "1e-2"] = "budget"
+    env: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def id(self) -> str:
+        """A short name for lists and reports, such as ``pkg.blocks:FusedBlock``."""
+        return f"{self.module_name}:{self.class_name}"
+
+    @property
+    def candidate_file(self) -> str:
+        """The Python file of the workspace that the agent edits."""
+        return "model_new.py" if self.kind == "kernelbench" else self.path.name
+
+    @property
+    def candidate_class(self) -> str:
+        """The class of that file that is judged."""
+        return "ModelNew" if self.kind == "kernelbench" else self.class_name
+
+    @property
+    def kernels_module(self) -> str:
+        """Import name of the bound kernels, as the candidate's file imports them, here and after landing.
+
+        The folder that lands beside the developer's file carries the same name, so the judged bytes are those that land.
+        """
+        return "kernels" if self.kind == "kernelbench" else f"{self.path.stem}_kernels"
+
+    @property
+    def kernels_import(self) -> str:
+        """The import statement of the candidate's file, up to the names (``from .blocks_kernels import``)."""
+        dot = "." if self.kind == "module" and "." in self.module_name else ""
+        return f"from {dot}{self.kernels_module} import"
+
+    @property
+    def kernel_suffix(self) -> str:
+        """The suffix of kernel files: ``.cu`` on an NVIDIA GPU, ``.cpp`` on the CPU."""
+        return ".cpp" if self.device == "cpu" else ".cu"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the spec as JSON data; paths become strings."""
+        data = asdict(self)
+        return {key: str(value) if isinstance(value, Path) else value for key, value in data.items()}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> TaskSpec:
+        """Rebuild a spec from its JSON data; unknown keys are ignored."""
+        known = {key: value for key, value in data.items() if key in cls.__dataclass_fields__}
+        paths = {key: Path(known[key]) for key in ("path", "root", "python")}
+        return cls(**{**known, **paths})
+
+    def with_changes(self, **changes: Any) -> TaskSpec:
+        """Return a copy with some fields replaced."""
+        return replace(self, **changes)

@@ -1,0 +1,227 @@
+"""The verdict: the one immutable record that judging a candidate leaves, and its JSON form.
+
+The JSON form (schema ``warpsmith.verdict/1``) is a contract: keys may be added, never renamed. A part that did not run
+is null; the reward is null when nothing could be judged.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, TypeVar
+
+SCHEMA = "warpsmith.verdict/1"
+
+Tier = Literal["quick", "full"]
+Reward = Literal[-1, 1, 2, 3]
+Severity = Literal["reject", "label"]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class TaskIdentity:
+    """Which task was judged: its name, the hash of the reference's source, its precision class and its policy."""
+
+    id: str
+    source_sha256: str
+    precision: str
+    policy: str
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """One compiler or binding message, reduced to file, line and text. Line 0 means the whole file."""
+
+    file: str
+    line: int
+    message: str
+
+
+@dataclass(frozen=True)
+class KernelResources:
+    """What one device kernel uses, from the assembler: registers a thread, static shared and spilled bytes."""
+
+    name: str
+    registers: int
+    shared_bytes: int
+    spill_bytes: int
+
+
+@dataclass(frozen=True)
+class BuildReport:
+    """Outcome of compiling and binding every kernel file. ``seconds`` is wall time."""
+
+    ok: bool
+    seconds: float
+    kernels: tuple[KernelResources, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing a guard found: which rule, whether it rejects or only labels, and the evidence a person can check."""
+
+    rule: str
+    severity: Severity
+    evidence: str
+
+
+@dataclass(frozen=True)
+class GuardReport:
+    """Findings of the static and the dynamic guard. ``ok`` is false when any finding rejects."""
+
+    ok: bool
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True)
+class VerifyCase:
+    """One comparison with the oracle. Errors are against float64 and null when nothing could be compared."""
+
+    name: str
+    ok: bool
+    max_abs_error: float | None
+    max_rel_error: float | None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class VerifyReport:
+    """All comparisons. ``notes`` says what was done differently and why (fp32 oracle, sampled rows)."""
+
+    ok: bool
+    cases: tuple[VerifyCase, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Speedup:
+    """How much faster the candidate is: baseline time over candidate time, with a two-sided 95 % interval."""
+
+    ratio: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """One way of running the reference. Times in microseconds; ``error`` says why it could not be timed."""
+
+    mode: str
+    device_us: float | None
+    latency_us: float | None = None
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class ProfileReport:
+    """Times of candidate and baselines, all measured interleaved in the same seconds.
+
+    Attributes:
+        device_us: Candidate, first to last device work of one call, median over placements (on the CPU: wall time of a call).
+        latency_us: Candidate, from an idle device to a synchronised end of one call.
+        baselines: By name: ``eager``, ``compile`` (torch.compile's default mode) and ``best`` (the fastest measured).
+        speedup: By the same names; absent for a baseline that could not be timed.
+        copy_us: A plain copy of as many bytes as the task must read and write.
+        samples: Raw microseconds, ``samples[side][placement]``, side being ``candidate`` or a baseline's mode.
+        disturbed: Why the times cannot be trusted, or empty.
+        notes: What a reader should know ("too short to call", how wide the interval is).
+    """
+
+    device_us: float
+    latency_us: float
+    baselines: dict[str, Baseline]
+    speedup: dict[str, Speedup]
+    copy_us: float
+    samples: dict[str, list[list[float]]]
+    disturbed: str = ""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Seconds:
+    """Wall seconds spent on each part; a part that did not run is 0."""
+
+    build: float = 0.0
+    guard: float = 0.0
+    verify: float = 0.0
+    profile: float = 0.0
+    total: float = 0.0
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The result of judging one candidate.
+
+    Attributes:
+        candidate_sha256: Hash over the judged files (paths and contents).
+        environment: Device, sm, driver, torch, cuda, isolation and whatever else the times depend on.
+        reason: One sentence a person can act on, naming whose fault it is.
+    """
+
+    tier: Tier
+    task: TaskIdentity
+    candidate_sha256: str
+    environment: dict[str, Any]
+    build: BuildReport | None
+    guard: GuardReport | None
+    verify: VerifyReport | None
+    profile: ProfileReport | None
+    reward: Reward | None
+    reason: str
+    seconds: Seconds = field(default_factory=Seconds)
+
+    @property
+    def correct(self) -> bool:
+        """Whether the candidate was built, passed the guard and agreed with the oracle."""
+        parts = (self.build, self.guard, self.verify)
+        return all(part is not None and part.ok for part in parts)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form, schema ``warpsmith.verdict/1``."""
+        data = asdict(self)
+        sha = data.pop("candidate_sha256")
+        return {"schema": SCHEMA, **data, "candidate": {"sha256": sha}}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Verdict:
+        """Rebuild a verdict from its JSON form; unknown keys, which newer versions may add, are ignored."""
+        build, guard, verify, profile = (data.get(part) for part in ("build", "guard", "verify", "profile"))
+        return cls(
+            tier=data["tier"],
+            task=_known(TaskIdentity, data["task"]),
+            candidate_sha256=data["candidate"]["sha256"],
+            environment=data["environment"],
+            build=None
+            if build is None
+            else BuildReport(
+                ok=build["ok"],
+                seconds=build["seconds"],
+                kernels=tuple(_known(KernelResources, k) for k in build["kernels"]),
+                diagnostics=tuple(_known(Diagnostic, d) for d in build["diagnostics"]),
+            ),
+            guard=None if guard is None else GuardReport(guard["ok"], tuple(_known(Finding, f) for f in guard["findings"])),
+            verify=None
+            if verify is None
+            else VerifyReport(verify["ok"], tuple(_known(VerifyCase, c) for c in verify["cases"]), tuple(verify.get("notes", ()))),
+            profile=None
+            if profile is None
+            else ProfileReport(
+                device_us=profile["device_us"],
+                latency_us=profile["latency_us"],
+                baselines={name: _known(Baseline, b) for name, b in profile["baselines"].items()},
+                speedup={name: _known(Speedup, s) for name, s in profile["speedup"].items()},
+                copy_us=profile["copy_us"],
+                samples=profile["samples"],
+                disturbed=profile.get("disturbed", ""),
+                notes=tuple(profile.get("notes", ())),
+            ),
+            reward=data["reward"],
+            reason=data["reason"],
+            seconds=_known(Seconds, data["seconds"]),
+        )
+
+
+def _known(record: type[T], data: dict[str, Any]) -> T:
+    """Build a record from the keys it knows, so that an older reader accepts a newer writer."""
+    names = record.__dataclass_fields__  # type: ignore[attr-defined]
+    return record(**{key: value for key, value in data.items() if key in names})
