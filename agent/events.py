@@ -61,7 +61,7 @@ def _event(name: str) -> Any:
     """Make a class a frozen event of that name."""
 
     def register(cls: type) -> type:
-        record = dataclass(frozen=True, kw_only=True)(cls)
+        record: Any = dataclass(frozen=True, kw_only=True)(cls)
         record.type = name
         _TYPES[name] = record
         return record

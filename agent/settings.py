@@ -19,24 +19,30 @@ from sandbox.errors import UsageError
 PROJECT_FILE = "warpsmith.toml"
 
 
-def _setting(default: Any, text: str) -> Any:
-    return field(default=default, metadata={"text": text})
-
-
 @dataclass(frozen=True)
 class Settings:
     """One frozen tree of everything that can be set; ``origins`` tells where each value came from."""
 
-    model: str = _setting("", "LiteLLM model name, or replay:SESSION")
-    api_base: str = _setting("", "base URL of an OpenAI-compatible server; empty for the provider's own")
-    turn_limit: int = _setting(150, "answers of the model in one run (200 for evaluation)")
-    context_tokens: int = _setting(131_072, "context budget in tokens; the model's own limit wins if it is smaller")
-    device: str = _setting("auto", "auto, cuda, cuda:N or cpu")
-    python: str = _setting("", "the project's interpreter; empty for the active virtual environment, else ours")
-    isolation: str = _setting("", "weakest isolation to accept: namespaces or limits; empty for the best there is")
-    home: Path = _setting(Path(platformdirs.user_data_dir("warpsmith")), "where sessions are kept")
-    cache: Path = _setting(Path(platformdirs.user_cache_dir("warpsmith")), "where compiled kernels are kept")
-    replay_delay: float = _setting(0.0, "seconds a replayed answer takes to stream, so that it can be followed")
+    model: str = ""
+    """LiteLLM model name, or replay:SESSION."""
+    api_base: str = ""
+    """Base URL of an OpenAI-compatible server; empty for the provider's own."""
+    turn_limit: int = 150
+    """Answers of the model in one run (200 for evaluation)."""
+    context_tokens: int = 131_072
+    """Context budget in tokens; the model's own limit wins if it is smaller."""
+    device: str = "auto"
+    """Auto, cuda, cuda:N or cpu."""
+    python: str = ""
+    """The project's interpreter; empty for the active virtual environment, else ours."""
+    isolation: str = ""
+    """Weakest isolation to accept: namespaces or limits; empty for the best there is."""
+    home: Path = Path(platformdirs.user_data_dir("warpsmith"))
+    """Where sessions are kept."""
+    cache: Path = Path(platformdirs.user_cache_dir("warpsmith"))
+    """Where compiled kernels are kept."""
+    replay_delay: float = 0.0
+    """Seconds a replayed answer takes to stream, so that it can be followed."""
     origins: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def to_json(self) -> dict[str, Any]:
@@ -64,7 +70,9 @@ def load_settings(command_line: Mapping[str, Any], project: Path | None = None) 
     sources: list[tuple[str, Mapping[str, Any]]] = [(str(user_file), _read(user_file))]
     if project is not None and (found := _project_file(project)):
         sources.append((str(found), _read(found)))
-    environment = {f.name: os.environ[name] for f in fields(Settings) if (name := f"WARPSMITH_{f.name.upper()}") in os.environ}
+    environment = {
+        f.name: os.environ[name] for f in fields(Settings) if (name := f"WARPSMITH_{f.name.upper()}") in os.environ
+    }
     sources.append(("environment", environment))
     sources.append(("command line", {key: value for key, value in command_line.items() if value is not None}))
     values: dict[str, Any] = {}
@@ -72,7 +80,9 @@ def load_settings(command_line: Mapping[str, Any], project: Path | None = None) 
     for origin, source in sources:
         for key, value in source.items():
             if key not in origins:
-                raise UsageError(f"Unknown setting '{key}'.", where=origin, next_step=f"Known are: {', '.join(origins)}.")
+                raise UsageError(
+                    f"Unknown setting '{key}'.", where=origin, next_step=f"Known are: {', '.join(origins)}."
+                )
             values[key] = _typed(key, value, origin)
             origins[key] = origin
     return Settings(**values, origins=origins)

@@ -199,10 +199,14 @@ class Verdict:
                 kernels=tuple(_known(KernelResources, k) for k in build["kernels"]),
                 diagnostics=tuple(_known(Diagnostic, d) for d in build["diagnostics"]),
             ),
-            guard=None if guard is None else GuardReport(guard["ok"], tuple(_known(Finding, f) for f in guard["findings"])),
+            guard=None
+            if guard is None
+            else GuardReport(guard["ok"], tuple(_known(Finding, f) for f in guard["findings"])),
             verify=None
             if verify is None
-            else VerifyReport(verify["ok"], tuple(_known(VerifyCase, c) for c in verify["cases"]), tuple(verify.get("notes", ()))),
+            else VerifyReport(
+                verify["ok"], tuple(_known(VerifyCase, c) for c in verify["cases"]), tuple(verify.get("notes", ()))
+            ),
             profile=None
             if profile is None
             else ProfileReport(
