@@ -1,0 +1,91 @@
+"""The command line: parses, dispatches, and turns every error into one message and one exit code.
+
+stdout is data, stderr is narration. Subcommands are imported when they are asked for, so that ``--help`` is instant and
+the IDE's first frame waits for nothing it does not draw.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+import traceback
+from collections.abc import Sequence
+
+from sandbox.errors import ExitCode, WarpsmithError
+
+COMMANDS = {
+    "open": "open a module in the IDE and optimise it there",
+    "run": "the same session without a screen",
+    "check": "judge a candidate: build, guard, verify, profile",
+    "sessions": "list, show, resume and prune sessions",
+    "doctor": "what this machine has, what is missing, how to mend it",
+    "demo": "watch a bundled module get faster, with no key and no GPU needed",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code (``sandbox.errors.ExitCode``)."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _dispatch(arguments)
+    except KeyboardInterrupt:
+        print("Interrupted.", file=sys.stderr)
+        return ExitCode.INTERRUPTED
+    except WarpsmithError as error:
+        print(describe(error), file=sys.stderr)
+        return error.exit_code
+    except BrokenPipeError:
+        return ExitCode.OK
+    except Exception:  # noqa: BLE001 - the one boundary of this process
+        traceback.print_exc()
+        print(
+            "This is a fault of Warpsmith's, not of your code. Please report it with the lines above.", file=sys.stderr
+        )
+        return ExitCode.INTERNAL
+
+
+def describe(error: WarpsmithError) -> str:
+    """Return an error as the lines a person reads: what, where, next step."""
+    lines = [f"error: {error.what}"]
+    if error.where:
+        lines.append(f"  where: {error.where}")
+    if error.next_step:
+        lines.append(f"  next:  {error.next_step}")
+    return "\n".join(lines)
+
+
+def _dispatch(arguments: list[str]) -> int:
+    """Find the command (``open`` when none is named), parse its options and run it."""
+    if arguments[:1] in (["-h"], ["--help"]):
+        _help().print_help()
+        return ExitCode.OK
+    if arguments[:1] == ["--version"]:
+        print(_version())
+        return ExitCode.OK
+    name = arguments.pop(0) if arguments and arguments[0] in COMMANDS else "open"
+    command = importlib.import_module(f"app.commands.{name}")
+    parser = argparse.ArgumentParser(prog=f"warpsmith {name}", description=command.__doc__)
+    command.add_options(parser)
+    return int(command.main(parser.parse_args(arguments)))
+
+
+def _help() -> argparse.ArgumentParser:
+    listing = "\n".join(f"  {name:10} {text}" for name, text in COMMANDS.items())
+    return argparse.ArgumentParser(
+        prog="warpsmith",
+        usage="warpsmith [COMMAND] [OPTIONS]   (each command has --help)",
+        description="Make PyTorch modules fast: an agent writes fused kernels, a judge measures them, you accept.",
+        epilog=f"commands:\n{listing}\n\nwithout a command: warpsmith open",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+
+def _version() -> str:
+    from importlib.metadata import version
+
+    return f"warpsmith {version('warpsmith')}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

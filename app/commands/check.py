@@ -1,0 +1,97 @@
+"""Judge a candidate against its reference: build, guard, verify, profile.
+
+CANDIDATE is a workspace folder, or a Python file with a kernels/ folder beside it. Exit code 0: the candidate is correct.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from sandbox.isolation import best_isolation
+from sandbox.judge import Judge
+
+from app.commands.options import add_machine_options, add_task_options, settings_from, task_from
+from app.report import report
+from sandbox.errors import ExitCode, UsageError
+from sandbox.progress import Stage
+from sandbox.task import TaskSpec
+from sandbox.verdict import Verdict
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's options."""
+    parser.add_argument("target", metavar="TARGET", help="path.py, path.py:Class, or package.module:Class")
+    parser.add_argument("candidate", metavar="CANDIDATE", type=Path, help="a file or a workspace folder")
+    tier = parser.add_mutually_exclusive_group()
+    tier.add_argument(
+        "--quick", dest="tier", action="store_const", const="quick", help="two placements, seconds (default)"
+    )
+    tier.add_argument(
+        "--full", dest="tier", action="store_const", const="full", help="everything, for a reward or a landing"
+    )
+    parser.set_defaults(tier="quick")
+    parser.add_argument("--json", action="store_true", help="print the verdict as JSON")
+    add_task_options(parser)
+    add_machine_options(parser)
+
+
+def main(options: argparse.Namespace) -> ExitCode:
+    """Judge once and print the verdict."""
+    settings = settings_from(options)
+    spec = task_from(options, options.target, settings)
+    with tempfile.TemporaryDirectory(prefix="warpsmith-check-") as scratch:
+        candidate = candidate_folder(options.candidate, spec, Path(scratch) / "candidate")
+        judge = Judge(
+            spec,
+            isolation=best_isolation(settings.isolation or None),
+            cache=settings.cache,
+            scratch=Path(scratch),
+            progress=narrate,
+        )
+        with judge:
+            verdict = judge.check(candidate, options.tier, progress=narrate)
+    print(json.dumps(verdict.to_json()) if options.json else report(verdict))
+    return exit_code(verdict)
+
+
+def exit_code(verdict: Verdict) -> ExitCode:
+    """Return 0 for a correct candidate, 1 for a judged and failed one, 3 when nothing could be judged."""
+    if verdict.correct:
+        return ExitCode.OK
+    return ExitCode.ENVIRONMENT if verdict.reward is None else ExitCode.FAILED
+
+
+def candidate_folder(candidate: Path, spec: TaskSpec, scratch: Path) -> Path:
+    """Return the folder to judge: the given one, or a copy of the given file and its kernels under the expected names.
+
+    Raises:
+        UsageError: There is nothing there, or the folder lacks the file that holds the candidate.
+    """
+    if candidate.is_dir():
+        if not (candidate / spec.candidate_file).is_file():
+            raise UsageError(
+                f"The candidate's folder has no {spec.candidate_file}.",
+                where=str(candidate),
+                next_step=f"It must hold {spec.candidate_file} with class {spec.candidate_class}, and kernels/.",
+            )
+        return candidate
+    if not candidate.is_file():
+        raise UsageError(
+            "There is no such candidate.", where=str(candidate), next_step="Name a file or a workspace folder."
+        )
+    scratch.mkdir(parents=True)
+    shutil.copyfile(candidate, scratch / spec.candidate_file)
+    kernels = candidate.parent / "kernels"
+    if kernels.is_dir():
+        shutil.copytree(kernels, scratch / "kernels")
+    return scratch
+
+
+def narrate(stage: Stage) -> None:
+    """Say on stderr what the judge is doing."""
+    print(f"{stage.part:8} {stage.text}", file=sys.stderr, flush=True)

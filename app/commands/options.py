@@ -1,0 +1,79 @@
+"""Options that several commands share, and how they become settings and a task."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from agent.settings import Settings, load_settings
+from sandbox.devices import resolve_device
+from sandbox.target import resolve_target
+from sandbox.task import TaskSpec
+
+
+def add_task_options(parser: argparse.ArgumentParser) -> None:
+    """Add everything that describes a task beyond its target."""
+    group = parser.add_argument_group("task")
+    group.add_argument("--init", default="", metavar="ARGS", help='constructor arguments, as Python: "64, eps=1e-6"')
+    group.add_argument(
+        "--inputs", default="", metavar="ARGS", help='forward arguments, as Python: "torch.randn(8, 64)"'
+    )
+    group.add_argument(
+        "--factory",
+        default="",
+        metavar="NAME",
+        help="function that returns the forward arguments (name, or module:name)",
+    )
+    group.add_argument("--dtype", default="", help="cast module and floating inputs: bfloat16, float16, float32")
+    group.add_argument("--train", action="store_true", help="judge in train mode instead of eval")
+    group.add_argument(
+        "--precision", default="auto", choices=["auto", "fp32", "tf32", "bf16", "fp16", "fp8"], help="precision class"
+    )
+    group.add_argument(
+        "--policy", default="own-kernels", choices=["own-kernels", "library-ok"], help="what the candidate may call"
+    )
+    group.add_argument(
+        "--tolerance", default="budget", choices=["budget", "1e-2"], help="how exact; 1e-2 is the published tolerance"
+    )
+
+
+def add_machine_options(parser: argparse.ArgumentParser) -> None:
+    """Add what selects device, interpreter, isolation and folders; each is also a setting."""
+    group = parser.add_argument_group("machine")
+    group.add_argument("--device", help="auto, cuda, cuda:N or cpu")
+    group.add_argument("--python", metavar="PATH", help="your project's interpreter or virtual environment")
+    group.add_argument("--isolation", metavar="LEVEL", help="weakest isolation to accept: namespaces or limits")
+    group.add_argument("--home", metavar="DIR", help="where sessions are kept")
+    group.add_argument("--cache", metavar="DIR", help="where compiled kernels are kept")
+
+
+def add_model_options(parser: argparse.ArgumentParser) -> None:
+    """Add what selects the language model; each is also a setting."""
+    group = parser.add_argument_group("model")
+    group.add_argument("--model", metavar="NAME", help="any LiteLLM model name, or replay:SESSION")
+    group.add_argument("--api-base", metavar="URL", help="an OpenAI-compatible server")
+    group.add_argument("--turns", dest="turn_limit", type=int, metavar="N", help="turn limit (default 150)")
+
+
+def settings_from(options: argparse.Namespace) -> Settings:
+    """Merge the given options with environment, files and defaults."""
+    names = ("model", "api_base", "turn_limit", "device", "python", "isolation", "home", "cache")
+    given = {name: getattr(options, name, None) for name in names}
+    return load_settings(given, project=Path.cwd())
+
+
+def task_from(options: argparse.Namespace, target: str, settings: Settings) -> TaskSpec:
+    """Resolve a target with the task options of a command line."""
+    return resolve_target(
+        target,
+        python=settings.python,
+        device=resolve_device(settings.device),
+        init=options.init,
+        inputs=options.inputs,
+        factory=options.factory,
+        dtype=options.dtype,
+        training=options.train,
+        precision=options.precision,
+        policy=options.policy,
+        tolerance=options.tolerance,
+    )

@@ -1,0 +1,33 @@
+"""Run a session without a screen: the agent optimises the module, narration goes to stderr, the result to stdout.
+
+Exit code 0: there is a correct candidate.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from app.commands.options import add_machine_options, add_model_options, add_task_options, settings_from, task_from
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's options."""
+    parser.add_argument("target", metavar="TARGET", help="path.py, path.py:Class, or package.module:Class")
+    parser.add_argument("--json", action="store_true", help="print events, one JSON object a line")
+    parser.add_argument(
+        "--land",
+        default="never",
+        choices=["never", "full-pass"],
+        help="full-pass: write the best attempt into the project if its full verdict is correct and faster than eager",
+    )
+    add_task_options(parser)
+    add_model_options(parser)
+    add_machine_options(parser)
+
+
+def main(options: argparse.Namespace) -> int:
+    """Run the session to its end."""
+    from agent.headless import run
+
+    settings = settings_from(options)
+    return run(task_from(options, options.target, settings), settings, json=options.json, land=options.land)

@@ -1,0 +1,58 @@
+"""Which source of a setting wins, and what is said about a bad one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import platformdirs
+import pytest
+
+from agent.settings import Settings, load_settings
+from sandbox.errors import UsageError
+
+
+@pytest.fixture(autouse=True)
+def user_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "config"
+    folder.mkdir()
+    monkeypatch.setattr(platformdirs, "user_config_dir", lambda name: str(folder))
+    for field in Settings.__dataclass_fields__:
+        monkeypatch.delenv(f"WARPSMITH_{field.upper()}", raising=False)
+    return folder / "config.toml"
+
+
+def test_each_source_beats_those_below_it(tmp_path: Path, user_config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    below = tmp_path / "project" / "src"
+    below.mkdir(parents=True)
+    user_config.write_text('model = "user"\ndevice = "cpu"\nturn_limit = 1\napi_base = "u"')
+    project_file = below.parent / "warpsmith.toml"
+    project_file.write_text('model = "project"\ndevice = "cuda"\nturn_limit = 2')
+    monkeypatch.setenv("WARPSMITH_MODEL", "environment")
+    monkeypatch.setenv("WARPSMITH_TURN_LIMIT", "3")
+    found = load_settings({"model": "line", "device": None}, project=below)
+    assert (found.model, found.turn_limit, found.device, found.api_base) == ("line", 3, "cuda", "u")
+    assert found.origins["model"] == "command line"
+    assert found.origins["turn_limit"] == "environment"
+    assert found.origins["device"] == str(project_file)
+    assert found.origins["api_base"] == str(user_config)
+    assert found.origins["python"] == "default"
+
+
+def test_settings_survive_json() -> None:
+    settings = Settings(model="m", home=Path("/h"), replay_delay=0.5)
+    assert Settings.from_json(settings.to_json()) == settings
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("modell = 1", "Unknown setting 'modell'"),
+        ('turn_limit = "many"', "must be a int"),
+        ("model = ", "does not parse"),
+    ],
+)
+def test_a_bad_file_is_named(user_config: Path, text: str, words: str) -> None:
+    user_config.write_text(text)
+    with pytest.raises(UsageError, match=words) as caught:
+        load_settings({})
+    assert caught.value.where == str(user_config)
