@@ -60,7 +60,7 @@ _TYPES: dict[str, type[Event]] = {}
 def _event(name: str) -> Any:
     """Make a class a frozen event of that name."""
 
-    def register(cls: type) -> type:
+    def register(cls: type) -> Any:
         record: Any = dataclass(frozen=True, kw_only=True)(cls)
         record.type = name
         _TYPES[name] = record

@@ -1,0 +1,302 @@
+"""A session's folder: making one, finding one, listing and pruning them.
+
+``HOME/sessions/NAME`` holds ``session.json`` (what the session is), ``events.jsonl`` and ``blobs/`` (what happened, see
+``agent.store``) and ``workspace/`` (where the agent works). NAME sorts by time: ``20261129-154102-3f9a1c2e-blocks-norm``.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import platform
+import re
+import secrets
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from agent.events import FORMAT
+from agent.settings import Settings
+from agent.store import EVENTS, LOCK, write_atomically
+from sandbox.errors import EnvironmentFault, UsageError
+from sandbox.task import TaskSpec
+
+SESSION_FILE = "session.json"
+
+
+@dataclass(frozen=True)
+class Session:
+    """What ``session.json`` says. ``created`` is Unix time; ``device`` the kind, ``cpu`` or ``cuda``."""
+
+    folder: Path
+    id: str
+    created: float
+    title: str
+    task: TaskSpec
+    settings: Settings
+    versions: dict[str, str]
+    device: str
+    format: str = FORMAT
+
+    @property
+    def workspace(self) -> Path:
+        """Where the agent works."""
+        return self.folder / "workspace"
+
+
+@dataclass(frozen=True)
+class SessionSummary:
+    """A line of the list of sessions.
+
+    Attributes:
+        attempts: How many states were judged.
+        best_speedup: Highest measured ratio to eager of a correct attempt, or null.
+        best_reward: Highest reward, or null when nothing could be judged.
+        outcome: Why the last run ended (``EndReason``), ``stopped`` when it was cut off, ``new`` when none began.
+        landed: Landings that stand.
+        cost_usd: What the model's answers cost, where the provider says so.
+    """
+
+    folder: Path
+    id: str
+    title: str
+    created: float
+    changed: float
+    model: str
+    device: str
+    attempts: int
+    best_speedup: float | None
+    best_reward: int | None
+    outcome: str
+    landed: int
+    cost_usd: float | None
+
+
+def create_session(spec: TaskSpec, settings: Settings, home: Path) -> Path:
+    """Make a session's folder with its ``session.json`` and return it; the engine does the rest.
+
+    Raises:
+        EnvironmentFault: ``home`` cannot be written.
+    """
+    created, identifier = time.time(), secrets.token_hex(4)
+    stamp = datetime.fromtimestamp(created, UTC).strftime("%Y%m%d-%H%M%S")
+    folder = home / "sessions" / f"{stamp}-{identifier}-{_slug(spec.id)}"
+    data = {
+        "format": FORMAT,
+        "id": identifier,
+        "created": created,
+        "title": spec.id,
+        "task": spec.to_json(),
+        "settings": settings.to_json(),
+        "versions": versions(),
+        "device": device_kind(spec.device),
+    }
+    try:
+        folder.mkdir(parents=True, mode=0o700)
+        write_atomically(folder / SESSION_FILE, json.dumps(data, indent=1).encode())
+    except OSError as error:
+        raise EnvironmentFault(
+            f"No session can be made: {error.strerror}.",
+            where=str(folder),
+            next_step="Free some space or choose another place with --home.",
+        ) from error
+    return folder
+
+
+def open_session(folder: Path) -> Session:
+    """Read a session's ``session.json``; a newer format is read as far as it is known.
+
+    Raises:
+        UsageError: The folder holds no session, or not one that can be read.
+    """
+    path = folder / SESSION_FILE
+    try:
+        data = json.loads(path.read_text())
+        return Session(
+            folder=folder,
+            id=data["id"],
+            created=data["created"],
+            title=data["title"],
+            task=TaskSpec.from_json(data["task"]),
+            settings=Settings.from_json(data["settings"]),
+            versions=data["versions"],
+            device=data["device"],
+            format=data["format"],
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"This is not a session that can be read: {error}.", where=str(path)) from error
+
+
+def find_session(home: Path, name: str) -> Path:
+    """Return the folder of a session: ``last``, a path, or the beginning of its id or of its folder's name.
+
+    Raises:
+        UsageError: There is none, or more than one.
+    """
+    if "/" in name and (Path(name) / SESSION_FILE).is_file():
+        return Path(name).resolve()
+    folders = list(_folders(home))
+    if name == "last" and folders:
+        return folders[0]
+    found = [f for f in folders if f.name.startswith(name) or _id(f).startswith(name)]
+    if len(found) == 1:
+        return found[0]
+    where = str(home / "sessions")
+    if found:
+        several = ", ".join(_id(f) for f in found[:5])
+        raise UsageError(
+            f"'{name}' fits {len(found)} sessions: {several}.", where=where, next_step="Give more of the id."
+        )
+    raise UsageError(f"There is no session '{name}'.", where=where, next_step="List them with: warpsmith sessions")
+
+
+def list_sessions(home: Path) -> list[SessionSummary]:
+    """Return a summary of every readable session, newest first."""
+    summaries = []
+    for folder in _folders(home):
+        try:
+            summaries.append(summarise(folder))
+        except UsageError:
+            continue
+    return summaries
+
+
+def summarise(folder: Path) -> SessionSummary:
+    """Return a session's summary, parsing only the lines that matter for it.
+
+    Raises:
+        UsageError: The folder holds no session.
+    """
+    session = open_session(folder)
+    attempts, reward, speedup, cost = 0, None, None, None
+    outcome, landings = "new", set()
+    events = folder / EVENTS
+    for kind, data in _lines_of(events, ("attempt", "model_turn", "run_started", "run_ended", "landed", "undone")):
+        if kind == "attempt":
+            attempts += 1
+            reward = _larger(reward, data["verdict"].get("reward"))
+            speedup = _larger(speedup, _speedup(data["verdict"]))
+        elif kind == "model_turn" and data.get("cost_usd") is not None:
+            cost = (cost or 0.0) + data["cost_usd"]
+        elif kind == "run_started":
+            outcome = "running" if is_open(folder) else "stopped"
+        elif kind == "run_ended":
+            outcome = data["reason"]
+        elif kind == "landed":
+            landings.add(data["landing"])
+        elif kind == "undone":
+            landings.discard(data["landing"])
+    return SessionSummary(
+        folder=folder,
+        id=session.id,
+        title=session.title,
+        created=session.created,
+        changed=events.stat().st_mtime if events.exists() else session.created,
+        model=session.settings.model,
+        device=session.device,
+        attempts=attempts,
+        best_speedup=speedup,
+        best_reward=reward,
+        outcome=outcome,
+        landed=len(landings),
+        cost_usd=cost,
+    )
+
+
+def is_open(folder: Path) -> bool:
+    """Tell whether an engine holds the session right now."""
+    try:
+        lock = os.open(folder / LOCK, os.O_RDWR)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(lock)
+    return False
+
+
+def prune(home: Path, *, older_than_days: float, landed_too: bool = False) -> list[SessionSummary]:
+    """Delete old sessions and return what they were.
+
+    Sessions that are open are left, and so are those with a landing that stands, because undoing it needs them.
+    """
+    limit = time.time() - older_than_days * 86_400
+    pruned = []
+    for summary in list_sessions(home):
+        if summary.changed < limit and not is_open(summary.folder) and (landed_too or not summary.landed):
+            shutil.rmtree(summary.folder)
+            pruned.append(summary)
+    return pruned
+
+
+def engine_command(folder: Path) -> list[str]:
+    """Return the command that starts the engine on a session, immune to packages of the working directory."""
+    return [sys.executable, "-I" if sys.flags.isolated else "-P", "-m", "agent.engine", str(folder)]
+
+
+def device_kind(device: str) -> str:
+    """Return ``cpu`` or ``cuda``: recordings belong to one of them."""
+    return device.partition(":")[0]
+
+
+def versions() -> dict[str, str]:
+    """Return the versions a trajectory depends on, from the installed packages' metadata."""
+    found = {"python": platform.python_version()}
+    for package in ("warpsmith", "litellm"):
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            found[package] = "unknown"
+    return found
+
+
+def _folders(home: Path) -> list[Path]:
+    return sorted((p.parent for p in (home / "sessions").glob(f"*/{SESSION_FILE}")), reverse=True)
+
+
+def _id(folder: Path) -> str:
+    parts = folder.name.split("-")
+    return parts[2] if len(parts) > 2 else folder.name
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:40]
+
+
+def _lines_of(path: Path, kinds: tuple[str, ...]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield events of these kinds as plain data. The type stands near the start of a line, so most are never parsed."""
+    if not path.exists():
+        return
+    markers = {kind: f'"type": "{kind}"'.encode() for kind in kinds}
+    with path.open("rb") as file:
+        for line in file:
+            kind = next((kind for kind, marker in markers.items() if marker in line[:100]), None)
+            if kind is None:
+                continue
+            try:
+                yield kind, json.loads(line)
+            except ValueError:
+                continue
+
+
+def _larger(one: Any, other: Any) -> Any:
+    return other if one is None or (other is not None and other > one) else one
+
+
+def _speedup(verdict: dict[str, Any]) -> float | None:
+    """The ratio to eager of a correct verdict."""
+    parts = (verdict.get("build"), verdict.get("guard"), verdict.get("verify"))
+    if not all(part and part["ok"] for part in parts) or not verdict.get("profile"):
+        return None
+    eager = verdict["profile"]["speedup"].get("eager")
+    return eager["ratio"] if eager else None
