@@ -1,0 +1,1 @@
+"""Landing: putting an accepted state into the developer's tree, and taking it out again."""
