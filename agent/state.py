@@ -1,0 +1,165 @@
+"""What a session's events amount to: the conversation, the attempts, the developer's decisions, the landings.
+
+The engine applies every event it stores, so a resumed session has exactly the state the old engine had.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent import events as ev
+from sandbox.verdict import Tier, Verdict
+
+
+@dataclass(frozen=True)
+class Judged:
+    """An attempt: its number, the hashes of its files, and its verdict."""
+
+    attempt: int
+    files: Mapping[str, str]
+    verdict: Verdict
+
+
+@dataclass
+class SessionState:
+    """The fold over a session's events, in order.
+
+    Attributes:
+        messages: The conversation as it is sent, without the tools.
+        tools: The schemas sent with it.
+        turns: Answers of the model so far.
+        open_calls: Tool calls of the last answer that have no result yet, by id in order.
+        steering: Texts the agent has yet to be told, oldest first.
+        original_files: Workspace files at the start, as blob hashes.
+        judged: Attempts in order.
+        decisions: The last decision on each hunk: ``(attempt, file, hunk)`` to its reason when rejected, null when accepted.
+        landings: By number; ``undone`` are those taken back.
+        original: ``OriginalProfile.to_json()`` once it was measured.
+    """
+
+    messages: list[dict[str, Any]] = field(default_factory=list)
+    tools: list[dict[str, Any]] = field(default_factory=list)
+    turns: int = 0
+    open_calls: dict[str, str] = field(default_factory=dict)
+    steering: list[tuple[str, str]] = field(default_factory=list)
+    started: bool = False
+    original_files: Mapping[str, str] = field(default_factory=dict)
+    judged: list[Judged] = field(default_factory=list)
+    decisions: dict[tuple[int, str, str], str | None] = field(default_factory=dict)
+    landings: dict[int, ev.Landed] = field(default_factory=dict)
+    undone: set[int] = field(default_factory=set)
+    original: dict[str, Any] | None = None
+    _counted_tokens: int = 0
+    _counted_messages: int = 0
+
+    def apply(self, event: ev.Event) -> None:
+        """Take one stored event into account."""
+        match event:
+            case ev.SessionStarted():
+                self.started, self.original_files = True, event.files
+            case ev.ConversationStarted():
+                self.messages, self.tools = [event.message], event.tools
+            case ev.UserMessage():
+                self.messages.append(event.message)
+                if event.origin in ("steer", "decision") and self.steering:
+                    self.steering.pop(0)
+            case ev.ModelTurn():
+                self._answered(event)
+            case ev.ToolFinished():
+                self.messages.append(event.message)
+                self.open_calls.pop(event.call_id, None)
+            case ev.OriginalProfiled():
+                self.original = event.profile
+            case ev.Attempt():
+                self.judged.append(Judged(event.attempt, event.files, Verdict.from_json(event.verdict)))
+            case _:
+                self._decided(event)
+
+    def _answered(self, event: ev.ModelTurn) -> None:
+        self.turns += 1
+        self.messages.append(event.message)
+        self.open_calls = {call["id"]: call["function"]["name"] for call in event.message.get("tool_calls") or ()}
+        self._counted_tokens = event.usage.get("total_tokens", 0)
+        self._counted_messages = len(self.messages) if self._counted_tokens else 0
+
+    def _decided(self, event: ev.Event) -> None:
+        match event:
+            case ev.HunkAccepted():
+                self.decisions[event.attempt, event.file, event.hunk] = None
+            case ev.HunkRejected():
+                self.decisions[event.attempt, event.file, event.hunk] = event.reason
+                self.steering.append(("decision", _rejection(event)))
+            case ev.Steered():
+                self.steering.append(("steer", event.text))
+            case ev.Landed():
+                self.landings[event.landing] = event
+                self.steering.append(("decision", _landing(event, self.rejected(event.attempt))))
+            case ev.Undone():
+                self.undone.add(event.landing)
+                self.steering.append(("decision", f"The developer took landing {event.landing} back."))
+
+    def rejected(self, attempt: int) -> dict[tuple[str, str], str]:
+        """Return the rejected hunks of an attempt, ``(file, hunk)`` to the reason."""
+        return {(f, h): reason for (n, f, h), reason in self.decisions.items() if n == attempt and reason is not None}
+
+    def attempt(self, number: int) -> Judged | None:
+        """Return an attempt by its number."""
+        return next((judged for judged in self.judged if judged.attempt == number), None)
+
+    def judgement(self, files: Mapping[str, str], tier: Tier) -> Judged | None:
+        """Return the last usable verdict of exactly these files at this tier (one of undisturbed times)."""
+        fits = (j for j in reversed(self.judged) if j.files == files and j.verdict.tier == tier)
+        return next((j for j in fits if j.verdict.reward is not None), None)
+
+    @property
+    def best(self) -> Judged | None:
+        """The best correct attempt: by reward, then by its ratio to eager; of equal ones the first.
+
+        Where the same files were judged more than once, the last full verdict counts, else the last one.
+        """
+        latest: dict[frozenset[tuple[str, str]], Judged] = {}
+        for judged in self.judged:
+            key = frozenset(judged.files.items())
+            if judged.verdict.tier == "full" or key not in latest or latest[key].verdict.tier == "quick":
+                latest[key] = judged
+        correct = [judged for judged in latest.values() if judged.verdict.correct]
+        return max(correct, key=lambda judged: _rank(judged.verdict), default=None)
+
+    @property
+    def landings_standing(self) -> list[int]:
+        """Landings that were not taken back, oldest first."""
+        return [number for number in self.landings if number not in self.undone]
+
+    @property
+    def tokens(self) -> int:
+        """How long the next request is: as the provider counted the last one, and 3 characters a token for what came since."""
+        new = json.dumps(self.messages[self._counted_messages :], ensure_ascii=False)
+        tools = 0 if self._counted_messages else len(json.dumps(self.tools))
+        return self._counted_tokens + (len(new) + tools) // 3
+
+    @property
+    def prompt_sha256(self) -> str:
+        """Hash of the request as it would be sent now."""
+        request = json.dumps({"messages": self.messages, "tools": self.tools}, sort_keys=True)
+        return hashlib.sha256(request.encode()).hexdigest()
+
+
+def _rank(verdict: Verdict) -> tuple[int, float]:
+    eager = verdict.profile.speedup.get("eager") if verdict.profile else None
+    return (verdict.reward or 0, eager.ratio if eager else 0.0)
+
+
+def _rejection(event: ev.HunkRejected) -> str:
+    what = event.file if event.hunk == "file" else f"hunk {event.hunk} of {event.file}"
+    because = f": {event.reason}" if event.reason else ", without giving a reason."
+    return f"The developer rejected {what} in attempt {event.attempt}{because}"
+
+
+def _landing(event: ev.Landed, rejected: Mapping[tuple[str, str], str]) -> str:
+    landed = ", ".join(str(entry["path"]) for entry in event.files)
+    without = f", without {', '.join(f'{f} ({h})' for f, h in rejected)}" if rejected else ""
+    return f"The developer accepted attempt {event.attempt}{without}; it is in their project now ({landed})."
