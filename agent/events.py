@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, dataclass_transform
 
 FORMAT = "warpsmith.session/1"
 
@@ -57,6 +57,7 @@ class Live(Event):
 _TYPES: dict[str, type[Event]] = {}
 
 
+@dataclass_transform(kw_only_default=True, frozen_default=True)
 def _event(name: str) -> Any:
     """Make a class a frozen event of that name."""
 
