@@ -1,0 +1,185 @@
+"""Compares a candidate's outputs with the reference's and the oracle's, within an error budget."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Iterator, Optional, Sequence
+
+import torch
+
+from warpsmith_harness.diagnose import diagnose
+from warpsmith_harness.oracle import Oracle, oracle
+
+__all__ = ["Oracle", "compare", "oracle"]
+
+_CHUNK = 1 << 24
+_OWN_ERRORS = 2.0
+_ULPS = 8.0
+_PUBLISHED = 1e-2
+
+
+@dataclass(frozen=True)
+class _Budget:
+    """What an element may be off: ``absolute + relative * |reference|``, from ``exact`` or, if published, ``reference``."""
+
+    absolute: float
+    relative: float
+    published: bool
+
+
+@dataclass(frozen=True)
+class _Result:
+    """The outcome for one output; ``scale`` is the oracle's RMS."""
+
+    error: Optional[float]
+    scale: float
+    reason: str
+
+
+def compare(
+    candidate: Sequence[Any],
+    reference: Sequence[torch.Tensor],
+    exact: Sequence[torch.Tensor],
+    tolerance: str = "budget",
+    rows: Optional[torch.Tensor] = None,
+) -> dict[str, Any]:
+    """Compare a candidate's outputs with the reference's, each in order.
+
+    Within ``budget``, the error against the oracle may be two times the reference's own, plus 8 units in the last place
+    at the output's RMS. With ``1e-2`` it may differ from the reference by 1e-2 absolute plus 1e-2 relative. Integers
+    and booleans must equal the reference's or the oracle's. NaN and infinities may stand only where the oracle, at the
+    output's dtype, or the reference has the same.
+
+    Args:
+        candidate: The candidate's outputs.
+        reference: The reference's at its own dtype, on the same inputs and state.
+        exact: The oracle's (``Oracle.outputs``).
+        tolerance: ``budget`` or ``1e-2``.
+        rows: ``Oracle.rows``, if the oracle was sampled.
+
+    Returns:
+        ``ok``, ``max_abs_error`` (null when nothing could be compared), ``max_rel_error`` (the same over the RMS of the
+        exact output, the largest of all outputs) and ``reason`` (empty if ok).
+    """
+    if len(candidate) != len(reference):
+        return _verdict([], f"The output must hold {len(reference)} tensors, and holds {len(candidate)}.")
+    results: list[_Result] = []
+    for index, (got, wanted, best) in enumerate(zip(candidate, reference, exact)):
+        name = "The output" if len(reference) == 1 else f"Output {index}"
+        reason = _form(got, wanted)
+        results.append(_Result(None, 0.0, reason) if reason else _compare_one(got, wanted, best, tolerance, rows))
+        if results[-1].reason:
+            return _verdict(results, f"{name} {results[-1].reason}")
+    return _verdict(results, "")
+
+
+def _verdict(results: list[_Result], reason: str) -> dict[str, Any]:
+    known = [result for result in results if result.error is not None]
+    absolute = max((result.error for result in known if result.error is not None), default=None)
+    relative = max((_ratio(result.error, result.scale) for result in known if result.error is not None), default=None)
+    return {"ok": not reason, "max_abs_error": absolute, "max_rel_error": relative, "reason": reason}
+
+
+def _ratio(error: float, scale: float) -> float:
+    return error / scale if scale else (0.0 if error == 0 else math.inf)
+
+
+def _form(got: Any, wanted: torch.Tensor) -> str:
+    """Return what is wrong with an output apart from its values."""
+    if not isinstance(got, torch.Tensor):
+        return f"must be a tensor, and is {type(got).__name__}."
+    if got.shape != wanted.shape:
+        return f"must have the shape {list(wanted.shape)}, and has {list(got.shape)}."
+    if got.dtype != wanted.dtype:
+        return f"must be {wanted.dtype}, and is {got.dtype}."
+    if got.device != wanted.device:
+        return f"must be on {wanted.device}, and is on {got.device}."
+    if wanted.is_contiguous() and not got.is_contiguous():
+        return f"must be contiguous, and has the strides {list(got.stride())}."
+    return ""
+
+
+def _compare_one(
+    got: torch.Tensor, wanted: torch.Tensor, best: torch.Tensor, tolerance: str, rows: Optional[torch.Tensor]
+) -> _Result:
+    if got.numel() == 0:
+        return _Result(0.0, 0.0, "")
+    if not (wanted.is_floating_point() or wanted.is_complex()):
+        return _compare_exactly(got, wanted, best, rows)
+    if rows is None:
+        own, scale = _own_error(wanted, best)
+        return _within(got, wanted, best, _budget(wanted.dtype, own, scale, tolerance), scale)
+    own, scale = _own_error(wanted[rows], best)
+    budget = _budget(wanted.dtype, own, scale, tolerance)
+    sampled = _within(got[rows], wanted[rows], best, budget, scale)
+    if sampled.reason:
+        return sampled
+    # Rows without an oracle are held against the reference, whose own error there can exceed that of the sample.
+    loose = _Budget(2 * (budget.absolute + own), budget.relative, budget.published)
+    rest = _within(got, wanted, wanted, loose, scale)
+    return rest if rest.reason else sampled
+
+
+def _compare_exactly(
+    got: torch.Tensor, wanted: torch.Tensor, best: torch.Tensor, rows: Optional[torch.Tensor]
+) -> _Result:
+    wrong = got != wanted
+    if rows is None:
+        wrong &= got != best.to(got.dtype)
+    else:
+        wrong[rows] &= got[rows] != best.to(got.dtype)
+    if not bool(wrong.any()):
+        return _Result(0.0, 0.0, "")
+    error = float((got.double() - wanted.double()).abs().max())
+    return _Result(error, 0.0, diagnose(got, wanted, wrong, 0.0))
+
+
+def _budget(dtype: torch.dtype, own: float, scale: float, tolerance: str) -> _Budget:
+    if tolerance == "1e-2":
+        return _Budget(_PUBLISHED, _PUBLISHED, True)
+    return _Budget(_OWN_ERRORS * own + _ULPS * torch.finfo(dtype).eps * scale, 0.0, False)
+
+
+def _own_error(wanted: torch.Tensor, best: torch.Tensor) -> tuple[float, float]:
+    """Return the reference's largest error against the oracle, and the oracle's RMS, both over finite elements."""
+    error, squares, count = 0.0, 0.0, 0
+    for ours, exact in _chunks(wanted, best):
+        finite = torch.isfinite(ours) & torch.isfinite(exact)
+        error = max(error, float(torch.where(finite, (ours - exact).abs(), 0.0).max()))
+        squares += float(torch.where(finite, exact.abs() ** 2, 0.0).sum())
+        count += int(finite.sum())
+    return error, math.sqrt(squares / count) if count else 0.0
+
+
+def _within(got: torch.Tensor, wanted: torch.Tensor, best: torch.Tensor, budget: _Budget, scale: float) -> _Result:
+    """Hold every element against the budget; the reason describes the wrong ones together."""
+    error, masks = 0.0, []
+    for theirs, ours, exact in _chunks(got, wanted, best):
+        # The oracle's values at the output's dtype: what overflows there may be infinite in the candidate.
+        rounded = exact.to(wanted.dtype).to(exact.dtype)
+        target = ours if budget.published else exact
+        off = (theirs - target).abs()
+        finite = torch.isfinite(theirs)
+        near = finite & (off <= budget.absolute + budget.relative * ours.abs())
+        masks.append(~(near | _same_special(theirs, ours) | _same_special(theirs, rounded)))
+        measured = torch.where(finite & torch.isfinite(target), off, 0.0)
+        error = max(error, float(measured.max()))
+    wrong = torch.cat(masks)
+    if not bool(wrong.any()):
+        return _Result(error, scale, "")
+    allowed = budget.absolute if not budget.relative else _PUBLISHED
+    return _Result(error, scale, diagnose(got, wanted, wrong.view(got.shape), allowed, scale))
+
+
+def _same_special(theirs: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """Where both are NaN, or the same infinity."""
+    return (torch.isnan(theirs) & torch.isnan(other)) | (~torch.isfinite(other) & (theirs == other))
+
+
+def _chunks(*tensors: torch.Tensor) -> Iterator[tuple[torch.Tensor, ...]]:
+    """Yield aligned pieces in double precision, so that large outputs need little memory beside them."""
+    flat = [tensor.reshape(-1) for tensor in tensors]
+    wide = torch.complex128 if any(tensor.is_complex() for tensor in flat) else torch.float64
+    for start in range(0, flat[0].numel(), _CHUNK):
+        yield tuple(part[start : start + _CHUNK].to(wide) for part in flat)

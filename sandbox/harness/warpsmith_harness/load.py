@@ -1,0 +1,331 @@
+"""Loads the developer's module and makes its instances and inputs.
+
+Loading imports the file and runs no tensor operation, so that a process may load a task and fork afterwards. Instances
+and inputs are made on demand: instances under a fixed seed (so that a reference and a candidate which draw the same
+constants agree), inputs from the operating system's entropy.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.util
+import inspect
+import math
+import sys
+import types
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+
+import torch
+from torch import nn
+
+from warpsmith_harness import values
+from warpsmith_harness.candidate import copy_state, load_candidate
+from warpsmith_harness.problems import CandidateProblem, TaskProblem, place, summary
+from warpsmith_harness.seeds import fixed_seed, fresh_seed
+
+__all__ = ["CandidateProblem", "LoadedTask", "TaskProblem", "copy_state", "load_candidate", "load_task"]
+
+Arguments = Tuple[Tuple[Any, ...], Dict[str, Any]]
+
+
+class LoadedTask:
+    """A task whose file has been imported.
+
+    Attributes:
+        spec: The task's description, ``TaskSpec.to_json()``.
+        module: The imported Python module.
+        cls: The reference class.
+        device: Where instances and inputs live.
+        training: Whether instances are in train mode.
+    """
+
+    def __init__(self, spec: dict[str, Any], module: types.ModuleType, cls: type[nn.Module]) -> None:
+        self.spec = spec
+        self.module = module
+        self.cls = cls
+        self.device = torch.device(spec["device"])
+        self.dtype: Optional[torch.dtype] = _dtype(spec["dtype"])
+        self.training = bool(spec["training"])
+        self._make_on_device = self.device.type != "cpu"
+        self._seen: dict[int, int] = {}
+
+    @property
+    def root(self) -> Path:
+        """The folder that holds the developer's code."""
+        return Path(self.spec["root"])
+
+    def constructor_arguments(self) -> Arguments:
+        """Return fresh constructor arguments, tensors on the device. Raises TaskProblem when there are none to be had."""
+        if self.spec["init"]:
+            arguments = self._evaluate("--init", self.spec["init"])
+        elif callable(getattr(self.module, "get_init_inputs", None)):
+            arguments = _arguments(self._call("get_init_inputs()", self.module.get_init_inputs))
+        else:
+            arguments = ((), {})
+            self._need(self.cls, "the constructor", "--init", "dim=64")
+        args, kwargs = values.map_tensors(arguments, lambda tensor: tensor.detach().to(self.device))
+        return args, kwargs
+
+    def reference(self) -> nn.Module:
+        """Return a fresh reference on its device, in its dtype and mode. Raises TaskProblem when its constructor does."""
+        with fixed_seed(self.device):
+            args, kwargs = self.constructor_arguments()
+            instance = self._call(f"the constructor of {self.cls.__name__}", lambda: self.cls(*args, **kwargs))
+        return self._call(f"moving {self.cls.__name__} to {self.device}", lambda: self.settle(instance))  # type: ignore[no-any-return]
+
+    def settle(self, instance: nn.Module) -> nn.Module:
+        """Move an instance to the task's device and dtype, and put it in the task's mode."""
+        instance = instance.to(self.device)
+        if self.dtype is not None:
+            instance = instance.to(self.dtype)
+        return instance.train(self.training)
+
+    def inputs(self) -> Arguments:
+        """Return fresh forward arguments on the device; every tensor of floats differs from the call before."""
+        with fresh_seed(self.device):
+            arguments = self._make_inputs()
+        args, kwargs = values.map_tensors(arguments, self._place_input)
+        return self._unseen((args, kwargs))
+
+    def forward(self, reference: nn.Module, args: Tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run the reference without gradients. Raises TaskProblem with the developer's line when it raises."""
+
+        def call() -> Any:
+            with torch.no_grad():
+                return reference(*args, **kwargs)
+
+        return self._call(f"the forward of {self.cls.__name__}", call)
+
+    def _make_inputs(self) -> Arguments:
+        """Make the inputs on the device itself where their code allows it: large ones take seconds on a CPU."""
+        if self._make_on_device:
+            try:
+                with self.device:
+                    return self._describe_inputs()
+            except TaskProblem:
+                self._make_on_device = False
+        return self._describe_inputs()
+
+    def _describe_inputs(self) -> Arguments:
+        if self.spec["inputs"]:
+            return self._evaluate("--inputs", self.spec["inputs"])
+        if self.spec["factory"]:
+            return _arguments(self._call(f"the factory {self.spec['factory']}", self._factory()))
+        if callable(getattr(self.module, "get_inputs", None)):
+            return _arguments(self._call("get_inputs()", self.module.get_inputs))
+        self._need(self.cls.forward, "its forward", "--inputs", "torch.randn(8, 64)", skip=1)
+        return (), {}
+
+    def _factory(self) -> Callable[[], Any]:
+        """Find the function named by ``factory``: of the file, or ``package.module:function``."""
+        module_name, _, function = self.spec["factory"].rpartition(":")
+        next_step = "Name a function of the file, or package.module:function."
+        try:
+            owner = importlib.import_module(module_name) if module_name else self.module
+        except Exception as error:
+            raise TaskProblem(
+                f"The factory's module does not import: {summary(error)}.", "--factory", next_step
+            ) from error
+        found = getattr(owner, function, None)
+        if not callable(found):
+            raise TaskProblem(f"{owner.__name__} has no function {function}.", "--factory", next_step)
+        return found  # type: ignore[no-any-return]
+
+    def _evaluate(self, option: str, text: str) -> Arguments:
+        """Evaluate an argument list with torch, math and the file's own names in scope."""
+        scope = {"torch": torch, "math": math, **vars(self.module), "_arguments_": lambda *a, **k: (a, k)}
+        next_step = 'Write it as between the parentheses of a call, such as "torch.randn(8, 64), mask=None".'
+        try:
+            code = compile(f"_arguments_({text}\n)", option, "eval")
+        except SyntaxError as error:
+            raise TaskProblem(f"{option} {text!r} does not parse: {error.msg}.", option, next_step) from error
+        try:
+            return eval(code, scope)  # type: ignore[no-any-return]  # noqa: S307  # the developer's own expression
+        except Exception as error:
+            raise TaskProblem(
+                f"{option} {text!r} raises {summary(error)}", place(error, self.root) or option, next_step
+            ) from error
+
+    def _call(self, name: str, function: Callable[[], Any]) -> Any:
+        try:
+            return function()
+        except TaskProblem:
+            raise
+        except (Exception, SystemExit) as error:
+            where = place(error, self.root) or str(self.spec["path"])
+            raise TaskProblem(f"{name[:1].upper()}{name[1:]} raises {summary(error)}", where, _advice(error)) from error
+
+    def _need(self, function: Callable[..., Any], name: str, option: str, example: str, skip: int = 0) -> None:
+        """Raise unless a callable needs no arguments; the message shows the option to give."""
+        needed = _required(function)[skip:]
+        if needed:
+            raise TaskProblem(
+                f"{name[:1].upper()}{name[1:]} of {self.cls.__name__} needs {', '.join(needed)}.".replace(
+                    "Its forward of", "The forward of"
+                ),
+                f"{self.spec['path']}:{_line(function)}",
+                f'Give them as a Python argument list: {option} "{example}".',
+            )
+
+    def _place_input(self, tensor: torch.Tensor) -> torch.Tensor:
+        tensor = tensor.detach().to(self.device)
+        castable = tensor.dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+        return tensor.to(self.dtype) if self.dtype is not None and castable else tensor
+
+    def _unseen(self, arguments: Arguments) -> Arguments:
+        """Replace tensors that came out equal to the call before: a constant, or a factory that seeds itself."""
+        tensors, structure = values.flatten(arguments)
+        sums = [values.checksum(tensor) for tensor in tensors]
+        renewed = [
+            values.fresh(tensor) if self._seen.get(index) == total else tensor
+            for index, (tensor, total) in enumerate(zip(tensors, sums))
+        ]
+        self._seen = dict(enumerate(sums))
+        args, kwargs = values.rebuild(structure, renewed)
+        return tuple(args), kwargs
+
+
+def load_task(spec: dict[str, Any]) -> LoadedTask:
+    """Import the task's file and find its class; runs no tensor operation.
+
+    Raises:
+        TaskProblem: The file does not parse or import, or has no such module class.
+    """
+    module = _import_kernelbench(spec) if spec["kind"] == "kernelbench" else _import_module(spec)
+    return LoadedTask(spec, module, _find_class(module, spec))
+
+
+def _import_kernelbench(spec: dict[str, Any]) -> types.ModuleType:
+    """Execute a KernelBench file as the module ``model``, the name under which a candidate may import it."""
+    _first_on_path(spec["root"])
+    return _execute("model", spec)
+
+
+def _import_module(spec: dict[str, Any]) -> types.ModuleType:
+    """Import the developer's file under its own dotted name, with its packages, as its own project would."""
+    _first_on_path(spec["root"])
+    name = spec["module_name"]
+    if "." in name or Path(spec["path"]).name == "__init__.py":
+        with _import_problems(spec):
+            module = importlib.import_module(name)
+    else:
+        module = sys.modules.get(name) or _execute(name, spec)
+    loaded = getattr(module, "__file__", None) or "the interpreter itself"
+    if not Path(loaded).exists() or not Path(loaded).samefile(spec["path"]):
+        raise TaskProblem(
+            f"Importing {name} gives {loaded} instead of this file.",
+            str(spec["path"]),
+            "Rename the file, or remove the other module of that name from the interpreter.",
+        )
+    return module
+
+
+def _execute(name: str, spec: dict[str, Any]) -> types.ModuleType:
+    location = importlib.util.spec_from_file_location(name, spec["path"])
+    if location is None or location.loader is None:
+        raise TaskProblem("The file is not a Python source file.", str(spec["path"]), "Name a file that ends in .py.")
+    module = importlib.util.module_from_spec(location)
+    sys.modules[name] = module
+    with _import_problems(spec):
+        location.loader.exec_module(module)
+    return module
+
+
+@contextlib.contextmanager
+def _import_problems(spec: dict[str, Any]) -> Iterator[None]:
+    """Turn whatever importing the developer's file raises into a TaskProblem at their line."""
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        where = place(error, Path(spec["root"])) or str(spec["path"])
+        if isinstance(error, SyntaxError):
+            raise TaskProblem(
+                f"The file does not parse: {error.msg}.", where, "Mend the line and try again."
+            ) from error
+        if isinstance(error, ModuleNotFoundError) and error.name:
+            raise _missing(error.name, where, Path(spec["root"])) from error
+        if isinstance(error, FileNotFoundError) and not Path(spec["path"]).exists():
+            raise TaskProblem("The file does not exist.", str(spec["path"]), "Check the path.") from error
+        raise TaskProblem(f"Importing the file raises {summary(error)}", where, _advice(error)) from error
+
+
+def _missing(name: str, where: str, root: Path) -> TaskProblem:
+    top = name.split(".")[0]
+    if (root / top).exists() or (root / f"{top}.py").exists():
+        return TaskProblem(
+            f"The file imports {name}, which the project below {root} does not have.", where, "Check the import."
+        )
+    return TaskProblem(
+        f"The file imports {name}, which {sys.executable} does not have.",
+        where,
+        f"Install it there ({sys.executable} -m pip install {top}), or name the project's own interpreter with --python.",
+    )
+
+
+def _find_class(module: types.ModuleType, spec: dict[str, Any]) -> type[nn.Module]:
+    name = spec["class_name"]
+    found = getattr(module, name, None)
+    there = [
+        key
+        for key, value in vars(module).items()
+        if inspect.isclass(value) and issubclass(value, nn.Module) and value.__module__ == module.__name__
+    ]
+    next_step = f"Its modules are: {', '.join(there)}." if there else "It defines no torch.nn.Module."
+    if found is None:
+        raise TaskProblem(f"The file has no class {name}.", str(spec["path"]), next_step)
+    if not (inspect.isclass(found) and issubclass(found, nn.Module)):
+        raise TaskProblem(f"{name} is not a torch.nn.Module.", f"{spec['path']}:{_line(found)}", next_step)
+    return found
+
+
+def _arguments(value: Any) -> Arguments:
+    """Read what a factory returned: a tensor, a tuple or list, a dict of keywords, or ``(args, kwargs)``."""
+    if value is None:
+        return (), {}
+    if isinstance(value, dict):
+        return (), dict(value)
+    if not isinstance(value, (tuple, list)):
+        return (value,), {}
+    if len(value) == 2 and isinstance(value[0], (tuple, list)) and isinstance(value[1], dict):
+        return tuple(value[0]), dict(value[1])
+    return tuple(value), {}
+
+
+def _required(function: Callable[..., Any]) -> List[str]:
+    """Names of the arguments a callable cannot do without."""
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    parameters = inspect.signature(function).parameters.values()
+    return [p.name for p in parameters if p.kind in kinds and p.default is inspect.Parameter.empty]
+
+
+def _line(thing: Any) -> int:
+    try:
+        return inspect.getsourcelines(thing)[1]
+    except (OSError, TypeError):
+        return 1
+
+
+def _advice(error: BaseException) -> str:
+    """Return the next step for the errors whose cause is usually the same."""
+    if "out of memory" in str(error):
+        return "Give smaller inputs, or free memory on the device."
+    return "Run it in the project's own way to see the whole traceback, and check --init and --inputs."
+
+
+def _dtype(name: str) -> Optional[torch.dtype]:
+    if not name:
+        return None
+    found = getattr(torch, name, None)
+    if not (isinstance(found, torch.dtype) and found.is_floating_point):
+        raise TaskProblem(
+            f"{name!r} is not a floating dtype of torch.", "--dtype", "Give float32, bfloat16 or float16."
+        )
+    return found
+
+
+def _first_on_path(root: str) -> None:
+    if root in sys.path:
+        sys.path.remove(root)
+    sys.path.insert(0, root)

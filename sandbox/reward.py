@@ -1,0 +1,99 @@
+"""The reward of a judged candidate: the table of conditions, in order, with a sentence that says why."""
+
+from __future__ import annotations
+
+from sandbox.verdict import BuildReport, GuardReport, ProfileReport, Reward, Speedup, VerifyReport
+
+FASTER = 0.95
+"""The whole interval of t / t_baseline must be under this for the candidate to count as faster."""
+
+FAILED: Reward = -1
+CORRECT: Reward = 1
+BEATS_EAGER: Reward = 2
+BEATS_COMPILE: Reward = 3
+
+
+def reward(
+    build: BuildReport | None,
+    guard: GuardReport | None,
+    verify: VerifyReport | None,
+    profile: ProfileReport | None,
+    disturbed: str = "",
+) -> tuple[Reward | None, str]:
+    """Return the reward and one sentence that names whose fault it is, or why it is what it is.
+
+    Args:
+        build: The part's report, or None when it did not run.
+        guard: As ``build``.
+        verify: As ``build``.
+        profile: As ``build``.
+        disturbed: Why nothing could be judged or the times cannot be trusted; empty if they can. A profile's own
+            ``disturbed`` counts as well.
+
+    Returns:
+        -1 failed, 1 correct, 2 faster than eager, 3 faster than eager and torch.compile; None if it could not be judged.
+    """
+    trouble = disturbed or (profile.disturbed if profile is not None else "")
+    if trouble:
+        return None, f"The environment is at fault: {_ended(trouble)}"
+    failure = _failure(build, guard, verify)
+    if failure:
+        return FAILED, failure
+    if build is None or guard is None or verify is None or profile is None:
+        return None, "The environment is at fault: the candidate could not be judged to the end."
+    return _by_time(profile)
+
+
+def _failure(build: BuildReport | None, guard: GuardReport | None, verify: VerifyReport | None) -> str:
+    """Return what the candidate did wrong in the first part that failed, or an empty string."""
+    if build is not None and not build.ok:
+        found = next(iter(build.diagnostics), None)
+        told = f"{found.file}:{found.line}: {found.message}" if found else "the compiler gave no message"
+        return f"The candidate is at fault: it does not build; {_ended(told)}"
+    if guard is not None and not guard.ok:
+        rejected = next((finding for finding in guard.findings if finding.severity == "reject"), None)
+        told = f"{rejected.rule}: {rejected.evidence}" if rejected else "a rule it does not name"
+        return f"The candidate is at fault: the guard rejects it; {_ended(told)}"
+    if verify is not None and not verify.ok:
+        case = next((case for case in verify.cases if not case.ok), None)
+        told = f"case {case.name}: {case.reason or 'its output is wrong'}" if case else "no case could be compared"
+        return f"The candidate is at fault: it is not correct; {_ended(told)}"
+    return ""
+
+
+def _by_time(profile: ProfileReport) -> tuple[Reward | None, str]:
+    eager, compiled = profile.speedup.get("eager"), profile.speedup.get("compile")
+    if eager is None:
+        return None, "The environment is at fault: the eager baseline could not be timed."
+    against_eager = _told("eager", eager)
+    if not _faster(eager):
+        if compiled is not None and _faster(compiled):
+            return CORRECT, f"Correct, but not faster than eager: {against_eager}, {_told('torch.compile', compiled)}."
+        return CORRECT, f"Correct, but not at least 5 % faster than eager: {against_eager}."
+    if compiled is None:
+        baseline = profile.baselines.get("compile")
+        why = f" ({baseline.error.rstrip('.')})" if baseline is not None and baseline.error else ""
+        return BEATS_EAGER, (
+            f"Correct and faster than eager: {against_eager}; torch.compile cannot run the module{why}, so 2 is the most."
+        )
+    if not _faster(compiled):
+        return BEATS_EAGER, (
+            f"Correct and faster than eager, but not at least 5 % faster than torch.compile: {against_eager}, "
+            f"{_told('torch.compile', compiled)}."
+        )
+    return BEATS_COMPILE, (
+        f"Correct and faster than eager and torch.compile: {against_eager}, {_told('torch.compile', compiled)}."
+    )
+
+
+def _faster(speedup: Speedup) -> bool:
+    """Whether the whole interval of t / t_baseline is under 0.95; its upper end is 1 over the speedup's lower."""
+    return speedup.low * FASTER > 1
+
+
+def _told(name: str, speedup: Speedup) -> str:
+    return f"{speedup.ratio:.2f} times {name} ({speedup.low:.2f} to {speedup.high:.2f})"
+
+
+def _ended(text: str) -> str:
+    return text if text.endswith((".", "!", "?")) else f"{text}."
