@@ -1,0 +1,301 @@
+"""Enter an isolated cell from a freshly forked, single-threaded process.
+
+``enter`` turns the process that calls it into a stand-in and returns in a new process that is isolated:
+
+    stand-in   the process the caller started and waits for; ends as the payload ended, and takes everything with it
+    └── init   reaps orphans; first process of the PID namespace (level ``namespaces``) or subreaper (level ``limits``)
+        └── payload   where ``enter`` returns
+
+Level ``namespaces`` gives the payload a root of its own (``private_root``), no network but an idle loopback, no view of other
+processes, no capability, and as root another user. Killing the stand-in kills all of it, however it was forked.
+Level ``limits`` gives it a session, a user (as root, where the paths allow it) and resource limits of its own, nothing more:
+it can read what its user can read, and reach the network.
+"""
+
+# Paths are strings here, as the system calls take them.
+# ruff: noqa: PTH123, PTH208
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import select
+import shutil
+import signal
+import tempfile
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any, NoReturn
+
+from warpsmith_harness import linux, private_root
+from warpsmith_harness.processes import count_tasks, kill_descendants
+
+NOBODY = 65534
+REFUSED = 125
+"""Exit status of a process that could not enter."""
+
+_NAMESPACES = linux.CLONE_NEWIPC | linux.CLONE_NEWNET | linux.CLONE_NEWUTS | linux.CLONE_NEWPID
+_FATAL = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGALRM)
+_READY = "ready"
+
+
+class IsolationRefused(OSError):
+    """The kernel refused a step of the isolation; nothing was left behind. The message names the step."""
+
+
+class _Stopped(Exception):
+    """The stand-in was told to end."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+def enter(cell: dict[str, Any]) -> None:
+    """Return in a new, isolated process; the calling process waits for it and ends as it ends.
+
+    Args:
+        cell: ``Isolation.worker_cell(...)``: level, readable, writable, hidden, cwd, env, gpu and limits; and optionally
+            ``lifeline``, a socket that is told ``ready`` and whose end ends the cell. Without one, the cell ends with the
+            thread that forked the caller.
+
+    Raises:
+        IsolationRefused: In the calling process, when the cell cannot be entered.
+    """
+    standing = (os.geteuid(), os.getegid())
+    reports, report = os.pipe()
+    watched, watch = os.pipe()
+    ours = cell["level"] == "namespaces" and _leave_namespaces(standing)
+    init = os.fork()
+    if init:
+        os.close(report)
+        os.close(watched)
+        _stand_in(init, reports, watch, cell)
+    os.close(reports)
+    os.close(watch)
+    with _reporting(report):
+        _become_init(cell, report, watched, standing[0])
+        _become_payload(cell, standing[0], in_own_namespace=ours)
+    _tell(report, _READY)
+    os.close(report)
+
+
+def _leave_namespaces(standing: tuple[int, int]) -> bool:
+    """Enter new namespaces; return whether that took a user namespace, which only an ordinary user needs."""
+    step = "new namespaces"
+    try:
+        if standing[0] == 0:
+            linux.unshare(_NAMESPACES)
+            return False
+        linux.set_dumpable(True)
+        linux.unshare(_NAMESPACES | linux.CLONE_NEWUSER)
+        step = "mapping the user into a new namespace"
+        for name, text in (("setgroups", "deny"), ("uid_map", "{0} {0} 1"), ("gid_map", "{1} {1} 1")):
+            with open(f"/proc/self/{name}", "w") as file:
+                file.write(text.format(*standing))
+    except OSError as error:
+        raise IsolationRefused(error.errno, f"{step} refused: {error.strerror}") from error
+    return True
+
+
+# --- the stand-in --------------------------------------------------------------------------------------------------
+
+
+def _stand_in(init: int, reports: int, watch: int, cell: dict[str, Any]) -> NoReturn:
+    """Wait for the cell's end, or end it when told to; then end the same way."""
+    lifeline = cell.get("lifeline")
+    try:
+        _end_on_signals(cell)
+        said = _await_line(reports, lifeline)
+        if said == _READY:
+            if lifeline is not None:
+                os.write(lifeline, b"ready\n")
+            _close_all_but(reports, watch, lifeline)
+            said = _await_line(reports, lifeline)
+        _stop(init, cell)
+    except _Stopped as stopped:
+        _stop(init, cell)
+        _end_by(stopped.number)
+    kind, _, rest = said.partition(" ")
+    if kind == "error":
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        raise IsolationRefused(rest)
+    _end_as(int(rest) if kind == "exit" else signal.SIGKILL)
+
+
+def _end_on_signals(cell: dict[str, Any]) -> None:
+    def stop(number: int, _: FrameType | None) -> NoReturn:
+        raise _Stopped(number)
+
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    for number in _FATAL:
+        signal.signal(number, stop)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    linux.set_dumpable(False)
+    if cell.get("lifeline") is None:
+        linux.signal_when_parent_dies(signal.SIGTERM)
+    signal.setitimer(signal.ITIMER_REAL, cell["limits"].get("seconds") or 0)
+
+
+def _await_line(reports: int, lifeline: int | None) -> str:
+    """Return the next report, empty if there is none; the lifeline's end stops the cell."""
+    poll = select.poll()
+    poll.register(reports, select.POLLIN)
+    if lifeline is not None:
+        poll.register(lifeline, select.POLLIN)
+    said = bytearray()
+    while True:
+        for descriptor, _ in poll.poll():
+            if descriptor != reports:
+                raise _Stopped(signal.SIGKILL)
+            byte = os.read(reports, 1)
+            if byte in (b"", b"\n"):
+                return said.decode(errors="replace")
+            said += byte
+
+
+def _stop(init: int, cell: dict[str, Any]) -> None:
+    """End the cell and wait until every process of it is gone."""
+    for number in _FATAL:
+        signal.signal(number, signal.SIG_IGN)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(init, signal.SIGKILL if cell["level"] == "namespaces" else signal.SIGTERM)
+    os.waitpid(init, 0)
+
+
+def _end_as(status: int) -> NoReturn:
+    """End as a process with that wait status ended."""
+    if os.WIFSIGNALED(status):
+        _end_by(os.WTERMSIG(status))
+    os._exit(os.WEXITSTATUS(status))
+
+
+def _end_by(number: int) -> NoReturn:
+    if number not in (signal.SIGKILL, signal.SIGSTOP):
+        signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+    os._exit(128 + number)
+
+
+def _close_all_but(*kept: int | None) -> None:
+    """Close every descriptor but these, so that pipes of the payload end when the payload does."""
+    null = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(null, descriptor)
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 2 and int(name) not in kept:
+            with contextlib.suppress(OSError):
+                os.close(int(name))
+
+
+# --- init and payload ----------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _reporting(report: int) -> Iterator[None]:
+    """The boundary of init and of the payload's set-up: whatever is raised is told to the stand-in."""
+    try:
+        yield
+    except BaseException as error:
+        _tell(report, f"error {error}")
+        os._exit(REFUSED)
+
+
+def _tell(report: int, line: str) -> None:
+    with contextlib.suppress(BrokenPipeError):
+        os.write(report, line.replace("\n", " ").encode() + b"\n")
+
+
+def _become_init(cell: dict[str, Any], report: int, watched: int, user: int) -> None:
+    """Prepare what the payload will see, fork it and reap what it leaves. Returns only in the payload."""
+    namespaces = cell["level"] == "namespaces"
+    linux.set_dumpable(False)
+    linux.signal_when_parent_dies(signal.SIGKILL if namespaces else signal.SIGTERM)
+    if select.select([watched], [], [], 0)[0]:
+        os._exit(REFUSED)
+    scratch = None
+    if namespaces:
+        # Not earlier: a new root becomes that of every process in the mount namespace, and the stand-in needs the old one.
+        linux.unshare(linux.CLONE_NEWNS)
+        linux.raise_loopback()
+        private_root.build(cell, user or NOBODY)
+    else:
+        linux.adopt_orphans()
+        scratch = tempfile.mkdtemp(prefix="warpsmith-")
+        cell["env"] = {"TMPDIR": scratch, "HOME": scratch, **cell["env"]}
+        if cell["user"] is not None:
+            os.chown(scratch, cell["user"], cell["user"])
+    payload = os.fork()
+    if payload:
+        _reap(payload, report, scratch)
+    os.close(watched)
+
+
+def _reap(payload: int, report: int, scratch: str | None) -> NoReturn:
+    """Wait for the payload, collecting every orphan on the way, and report its status."""
+
+    def stop(number: int, _: FrameType | None) -> NoReturn:
+        raise _Stopped(number)
+
+    status: int = signal.SIGKILL
+    try:
+        signal.signal(signal.SIGTERM, stop)
+        for number in (signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+        _close_all_but(report)
+        pid = 0
+        while pid != payload:
+            pid, status = os.waitpid(-1, 0)
+    except _Stopped:
+        status = signal.SIGTERM
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if scratch is not None:
+        kill_descendants()
+        shutil.rmtree(scratch, ignore_errors=True)
+    _tell(report, f"exit {status}")
+    os._exit(0)
+
+
+def _become_payload(cell: dict[str, Any], user: int, *, in_own_namespace: bool) -> None:
+    """Take everything from this process that the payload shall not have."""
+    os.setsid()
+    _limit(cell, user, in_own_namespace=in_own_namespace)
+    if user == 0:
+        linux.drop_bounding_capabilities()
+    if cell["user"] is not None and user == 0:
+        os.setgroups([])
+        os.setresgid(cell["user"], cell["user"], cell["user"])
+        os.setresuid(cell["user"], cell["user"], cell["user"])
+    linux.drop_capabilities()
+    linux.forbid_new_privileges()
+    linux.set_dumpable(True)
+    linux.signal_when_parent_dies(signal.SIGKILL)
+    os.umask(0o022)
+    os.environ.clear()
+    os.environ.update(cell["env"])
+    os.chdir(cell["cwd"])
+
+
+def _limit(cell: dict[str, Any], user: int, *, in_own_namespace: bool) -> None:
+    """Set resource limits; the kernel counts the tasks of a user outside a user namespace all together."""
+    limits = cell["limits"]
+    wanted = {
+        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_FSIZE: limits.get("file_bytes"),
+        resource.RLIMIT_NOFILE: limits.get("open_files"),
+    }
+    if limits.get("memory_bytes") and not cell["gpu"]:
+        # A CUDA context maps far more than it uses, so that only its control group can bound it.
+        wanted[resource.RLIMIT_DATA] = limits["memory_bytes"]
+    if limits.get("processes"):
+        owner = cell["user"] if cell["user"] is not None else user
+        already = 0 if in_own_namespace else count_tasks(owner)
+        wanted[resource.RLIMIT_NPROC] = already + limits["processes"]
+    if limits.get("seconds"):
+        wanted[resource.RLIMIT_CPU] = int(limits["seconds"] * (os.cpu_count() or 1)) + 1
+    for kind, value in wanted.items():
+        if value is not None:
+            _, hard = resource.getrlimit(kind)
+            value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+            resource.setrlimit(kind, (value, value))

@@ -1,0 +1,204 @@
+"""A file system of its own for a process: an empty root into which only what it may see is bound.
+
+Every path is visible under the name it has outside, so that compiler messages, virtual environments and imports stay
+as they are. Built after ``unshare`` by the first process of the new namespaces.
+"""
+
+# Paths are strings here, as the system calls take them.
+# ruff: noqa: PTH102, PTH103, PTH106, PTH110, PTH112, PTH114, PTH115, PTH116, PTH118, PTH120, PTH123, PTH208, PTH211
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from typing import Any, NamedTuple
+
+from warpsmith_harness import linux
+
+_OLD = "/.old"
+_SYSTEM = (
+    "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/run/current-system", "/opt/cuda",
+    "/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/localtime",
+    "/etc/nsswitch.conf", "/sys/devices/system",
+)  # fmt: skip
+_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+_LINKS = {"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2"}
+_KEPT_FLAGS = {
+    "nosuid": linux.MS_NOSUID, "nodev": linux.MS_NODEV, "noexec": linux.MS_NOEXEC, "noatime": linux.MS_NOATIME,
+    "nodiratime": linux.MS_NODIRATIME, "relatime": linux.MS_RELATIME, "ro": linux.MS_RDONLY,
+}  # fmt: skip
+_SMALL_TMPFS = "mode=755,size=4m"
+_DEFAULT_TMP_BYTES = 2 * 1024**3
+
+
+class _Bind(NamedTuple):
+    path: str
+    writable: bool
+
+
+def build(cell: dict[str, Any], user: int) -> None:
+    """Build the root described by ``cell`` and make it this process's; ``user`` gets an entry in ``/etc/passwd``.
+
+    Raises:
+        OSError: The kernel refused a step; its message names the step and the path.
+    """
+    links, binds = _plan(cell)
+    os.umask(0o022)
+    linux.mount("", "/", flags=linux.MS_REC | linux.MS_PRIVATE)
+    base = os.path.realpath("/tmp")  # noqa: S108  (any folder that surely exists would do: only its place is used)
+    linux.mount("tmpfs", base, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, _SMALL_TMPFS)
+    os.mkdir(base + _OLD)
+    linux.pivot_root(base, base + _OLD)
+    os.chdir("/")
+    _mount_proc_and_tmp(cell)
+    _make_devices(cell["gpu"])
+    for bind in binds:
+        _bind(bind.path)
+    for link, target in links:
+        _link(link, target)
+    _write_users(user)
+    _hide(cell.get("hidden", []))
+    _restrict(binds)
+    linux.unmount(_OLD)
+    os.rmdir(_OLD)
+    for place in ("/dev", "/"):
+        linux.mount(
+            "", place, flags=linux.MS_REMOUNT | linux.MS_BIND | linux.MS_RDONLY | linux.MS_NOSUID | linux.MS_NODEV
+        )
+
+
+def resolve(path: str) -> tuple[list[tuple[str, str]], str]:
+    """Return the symbolic links met on the way along ``path``, with their targets, and the real path at its end."""
+    links: list[tuple[str, str]] = []
+    ahead = path.split("/")
+    here = "/"
+    while ahead:
+        part = ahead.pop(0)
+        if part in ("", "."):
+            continue
+        if part == "..":
+            here = os.path.dirname(here)
+            continue
+        step = os.path.join(here, part)
+        if not os.path.islink(step):
+            here = step
+            continue
+        target = os.readlink(step)
+        links.append((step, target))
+        if len(links) > 40:
+            raise OSError(f"too many symbolic links in {path}")
+        here = "/" if target.startswith("/") else here
+        ahead = target.split("/") + ahead
+    return links, here
+
+
+def _plan(cell: dict[str, Any]) -> tuple[list[tuple[str, str]], list[_Bind]]:
+    """List links and binds, parents first; what is missing is left out, and what a parent shows already is not repeated."""
+    wanted = [(path, False) for path in (*_SYSTEM, *cell["readable"])]
+    if cell["gpu"]:
+        wanted.append(("/sys", False))
+    wanted += [(path, True) for path in cell["writable"]]
+    links: dict[str, str] = {}
+    modes: dict[str, bool] = {}
+    for path, writable in wanted:
+        met, real = resolve(path)
+        if real == "/":
+            raise OSError(f"{path} is the whole file system: name the folders that are needed")
+        if os.path.exists(real):
+            links.update(met)
+            modes[real] = modes.get(real, False) or writable
+    binds: list[_Bind] = []
+    for path in sorted(modes, key=lambda each: each.count("/")):
+        above = nearest(path, binds)
+        if above is None or above.writable != modes[path]:
+            binds.append(_Bind(path, modes[path]))
+    return list(links.items()), binds
+
+
+def nearest(path: str, binds: list[_Bind]) -> _Bind | None:
+    """Return the deepest bind that ``path`` lies at or below."""
+    above = [bind for bind in binds if path == bind.path or path.startswith(bind.path + "/")]
+    return max(above, key=lambda bind: len(bind.path)) if above else None
+
+
+def _bind(path: str, source: str = "") -> None:
+    """Make something of the old root visible at ``path``, with its missing parents open to everyone."""
+    source = source or _OLD + path
+    if not os.path.lexists(path):
+        os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+        if stat.S_ISDIR(os.stat(source).st_mode):
+            os.mkdir(path, 0o755)
+        else:
+            os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o644))
+    linux.mount(source, path, flags=linux.MS_BIND | linux.MS_REC)
+
+
+def _link(path: str, target: str) -> None:
+    if os.path.lexists(path):
+        return
+    os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+    os.symlink(target, path)
+
+
+def _mount_proc_and_tmp(cell: dict[str, Any]) -> None:
+    guarded = linux.MS_NOSUID | linux.MS_NODEV
+    os.mkdir("/proc", 0o755)
+    linux.mount("proc", "/proc", "proc", guarded | linux.MS_NOEXEC)
+    os.mkdir("/tmp", 0o755)  # noqa: S108  (the private one)
+    size = cell["limits"].get("memory_bytes") or _DEFAULT_TMP_BYTES
+    linux.mount("tmpfs", "/tmp", "tmpfs", guarded, f"mode=1777,size={size}")  # noqa: S108
+
+
+def _make_devices(gpu: bool) -> None:
+    """Fill ``/dev`` with what every program may expect, and with the GPU's nodes where they are asked for."""
+    os.mkdir("/dev", 0o755)
+    linux.mount("tmpfs", "/dev", "tmpfs", linux.MS_NOSUID, _SMALL_TMPFS)
+    names = list(_DEVICES)
+    if gpu:
+        names += sorted(name for name in os.listdir(_OLD + "/dev") if name.startswith("nvidia") or name == "dxg")
+    for name in names:
+        if os.path.exists(f"{_OLD}/dev/{name}"):
+            _bind(f"/dev/{name}")
+    for name, target in _LINKS.items():
+        os.symlink(target, f"/dev/{name}")
+    os.mkdir("/dev/shm", 0o755)  # noqa: S108  (the private one)
+    linux.mount("tmpfs", "/dev/shm", "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, "mode=1777,size=1g")  # noqa: S108
+
+
+def _write_users(user: int) -> None:
+    """Give the user of the cell a name: some programs refuse to run for a user without one."""
+    os.makedirs("/etc", 0o755, exist_ok=True)
+    with open("/etc/passwd", "w") as file:
+        file.write(f"root:x:0:0:root:/root:/bin/sh\nwarpsmith:x:{user}:{user}::/tmp:/bin/sh\n")
+    with open("/etc/group", "w") as file:
+        file.write(f"root:x:0:\nwarpsmith:x:{user}:\n")
+
+
+def _hide(paths: list[str]) -> None:
+    """Cover what lies inside a visible folder and must not be seen by an empty folder or an empty file."""
+    for path in paths:
+        if os.path.isdir(path):
+            linux.mount("tmpfs", path, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV | linux.MS_RDONLY, "mode=755,size=4k")
+        elif os.path.exists(path):
+            linux.mount("/dev/null", path, flags=linux.MS_BIND)
+
+
+def _restrict(binds: list[_Bind]) -> None:
+    """Take set-user-id, devices and, where not asked for, writing away from every bind and every mount inside one."""
+    with open("/proc/self/mountinfo") as file:
+        lines = [line.split() for line in file]
+    for fields in lines:
+        path = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), fields[4])
+        bind = nearest(path, binds)
+        if bind is None:
+            continue
+        flags = linux.MS_REMOUNT | linux.MS_BIND | linux.MS_NOSUID | linux.MS_NODEV
+        for option in fields[5].split(","):
+            flags |= _KEPT_FLAGS.get(option, 0)
+        try:
+            linux.mount("", path, flags=flags | (0 if bind.writable else linux.MS_RDONLY))
+        except PermissionError:
+            # A mount that cannot even be reached (someone's FUSE folder) cannot be written to either.
+            if path == bind.path:
+                raise

@@ -1,0 +1,24 @@
+"""Isolation by the kernel's namespaces: a file system, process list and network of its own for every cell."""
+
+from __future__ import annotations
+
+import os
+
+from sandbox.isolation.cell import Cell
+from sandbox.isolation.local import NOBODY, LocalIsolation
+
+
+class Namespaces(LocalIsolation):
+    """Namespaces entered directly; as an ordinary user through a user namespace."""
+
+    name = "namespaces"
+    description = (
+        "Own file system (only what the task needs is visible), own processes, no network, no privileges, limited memory, "
+        "processes and time."
+    )
+
+    def _user(self, _: Cell, /) -> int | None:
+        return NOBODY if os.geteuid() == 0 else None
+
+    def _home(self) -> dict[str, str]:
+        return {"HOME": "/tmp", "TMPDIR": "/tmp"}  # noqa: S108  (the private one)
