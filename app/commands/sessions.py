@@ -1,0 +1,150 @@
+"""List, show, resume and prune sessions.
+
+warpsmith sessions                    list them, newest first
+warpsmith sessions show SESSION       attempts, decisions and how it ended (--json: its events)
+warpsmith sessions resume SESSION     open it in the IDE again (--headless: let the agent go on without a screen)
+warpsmith sessions prune              delete old ones (never one that is open, or whose landing stands)
+
+SESSION is 'last', a folder, or the beginning of an id.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import time
+from pathlib import Path
+
+from agent import events as ev
+from agent.session import SessionSummary, find_session, list_sessions, prune, summarise
+from agent.store import read_events
+from app.commands.options import settings_from
+from app.report import mark
+from sandbox.errors import ExitCode
+from sandbox.verdict import Verdict
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's options."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.set_defaults(action=list_all)
+    shared = argparse.ArgumentParser(add_help=False)
+    for target in (parser, shared):
+        target.add_argument("--home", metavar="DIR", default=argparse.SUPPRESS, help="where sessions are kept")
+        target.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON")
+    actions = parser.add_subparsers(metavar="ACTION")
+    for name, action in (("list", list_all), ("show", show), ("resume", resume), ("prune", delete)):
+        each = actions.add_parser(name, parents=[shared])
+        each.set_defaults(action=action)
+        if name in ("show", "resume"):
+            each.add_argument("session", metavar="SESSION")
+        if name == "resume":
+            each.add_argument("--headless", action="store_true", help="let the agent go on without a screen")
+        if name == "prune":
+            each.add_argument("--older-than", type=float, default=30, metavar="DAYS", help="default 30")
+
+
+def main(options: argparse.Namespace) -> int:
+    """Do what was asked."""
+    options.json = getattr(options, "json", False)
+    return int(options.action(options))
+
+
+def list_all(options: argparse.Namespace) -> ExitCode:
+    """Print a line a session."""
+    found = list_sessions(settings_from(options).home)
+    if options.json:
+        print(json.dumps([_plain(summary) for summary in found]))
+    elif not found:
+        print("No sessions yet. Begin one with: warpsmith open")
+    else:
+        print(f"{'id':9} {'age':>5}  {'attempts':>8}  {'best':>7}  {'reward':>6}  {'ended':16} {'model':24} module")
+        print("\n".join(map(_row, found)))
+    return ExitCode.OK
+
+
+def show(options: argparse.Namespace) -> ExitCode:
+    """Print what happened in a session."""
+    folder = find_session(settings_from(options).home, options.session)
+    stored = list(read_events(folder))
+    if options.json:
+        for event in stored:
+            print(json.dumps(ev.to_json(event.event, event.n, event.time)))
+        return ExitCode.OK
+    print(_row(summarise(folder)))
+    print(f"folder    {folder}")
+    for event in stored:
+        if text := _line(event.event):
+            print(f"{time.strftime('%H:%M:%S', time.localtime(event.time))}  {text}")
+    return ExitCode.OK
+
+
+def resume(options: argparse.Namespace) -> int:
+    """Open a session again, on the screen or without one."""
+    folder = find_session(settings_from(options).home, options.session)
+    if options.headless:
+        from agent.headless import resume as resume_headless
+
+        return resume_headless(folder, json=options.json)
+    from app.ide import require_terminal, run_ide
+
+    require_terminal()
+    return run_ide(folder)
+
+
+def delete(options: argparse.Namespace) -> ExitCode:
+    """Delete old sessions and say which."""
+    gone = prune(settings_from(options).home, older_than_days=options.older_than)
+    print(json.dumps([_plain(summary) for summary in gone]) if options.json else f"Deleted {len(gone)} sessions.")
+    return ExitCode.OK
+
+
+def _plain(summary: SessionSummary) -> dict[str, object]:
+    return {key: str(value) if isinstance(value, Path) else value for key, value in dataclasses.asdict(summary).items()}
+
+
+def _row(summary: SessionSummary) -> str:
+    best = "-" if summary.best_speedup is None else f"{summary.best_speedup:.2f}×"
+    reward = "-" if summary.best_reward is None else str(summary.best_reward)
+    ended = summary.outcome + (" landed" if summary.landed else "")
+    age = _age(time.time() - summary.created)
+    model = summary.model or "-"
+    return (
+        f"{summary.id:9} {age:>5}  {summary.attempts:>8}  {best:>7}  {reward:>6}  {ended:16} {model:24} {summary.title}"
+    )
+
+
+def _age(seconds: float) -> str:
+    for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60)):
+        if seconds >= size:
+            return f"{seconds / size:.0f}{unit}"
+    return f"{seconds:.0f}s"
+
+
+def _line(event: ev.Event) -> str:
+    """Return what a reader of the log should see of an event; empty for the ones that only machines need."""
+    match event:
+        case ev.Attempt(attempt=number, verdict=data):
+            verdict = Verdict.from_json(data)
+            return f"attempt {number}  {mark(verdict.correct)} reward {verdict.reward}  {verdict.reason}"
+        case ev.ModelTurn(turn=turn, message=message):
+            calls = [call["function"]["name"] for call in message.get("tool_calls") or []]
+            first = (message.get("content") or "").strip().partition("\n")[0]
+            return f"turn {turn}  {first} {' '.join(f'[{name}]' for name in calls)}".rstrip()
+        case ev.HunkRejected(file=file, reason=reason):
+            return f"rejected a hunk of {file}: {reason or 'no reason given'}"
+        case ev.HunkAccepted(file=file):
+            return f"accepted a hunk of {file}"
+        case ev.Steered(text=text):
+            return f"you: {text}"
+        case ev.Landed(landing=landing, files=files):
+            return f"landing {landing}: {', '.join(str(file['path']) for file in files)}"
+        case ev.Undone(landing=landing):
+            return f"landing {landing} undone"
+        case ev.RunEnded(reason=reason, detail=detail):
+            return f"ended: {reason} {detail}".rstrip()
+        case ev.ErrorEvent(what=what) | ev.LandingRefusedEvent(what=what):
+            return f"error: {what}"
+        case _:
+            return ""
