@@ -1,0 +1,101 @@
+"""The parent's side of the bench, the trusted process that keeps the reference."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sandbox.errors import EnvironmentFault, TaskError
+from sandbox.processes import HarnessProcess, ProcessLost, start_harness
+from sandbox.task import TaskSpec
+from sandbox.wire import ChannelClosed, ChannelTimeout, Message
+
+SLICE_SECONDS = 0.05
+
+
+class Bench:
+    """A running bench. Every call may raise ``ProcessLost``, ``TaskError`` or ``EnvironmentFault``.
+
+    Args:
+        spec: The task.
+        environment: The variables of the developer's own environment.
+        check: Called while waiting; raises to give up (the developer interrupted).
+    """
+
+    def __init__(self, spec: TaskSpec, environment: Mapping[str, str], check: Callable[[], None]) -> None:
+        self._spec = spec
+        self._check = check
+        self._process: HarnessProcess = start_harness("bench", spec.python, {"spec": spec.to_json()}, environment)
+
+    @property
+    def alive(self) -> bool:
+        """Whether it still runs."""
+        return self._process.alive
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.process.pid
+
+    def open(self, timeout: float) -> Message:
+        """Load and accept the task; return what was found out about it and about the machine."""
+        self._receive(timeout)
+        return self.ask({"op": "open"}, timeout)[0]
+
+    def ask(self, request: Message, timeout: float) -> tuple[Message, list[int]]:
+        """Send one request and return the answer, with the descriptors sent beside it."""
+        try:
+            self._process.channel.send(request)
+        except ChannelClosed as error:
+            raise self._died("") from error
+        return self._receive(timeout)
+
+    def tell(self, request: Message) -> None:
+        """Send a request that has no answer."""
+        try:
+            self._process.channel.send(request)
+        except ChannelClosed as error:
+            raise self._died("") from error
+
+    def stop(self) -> None:
+        """End it with everything it started."""
+        self._process.stop()
+
+    def _receive(self, timeout: float) -> tuple[Message, list[int]]:
+        deadline = time.monotonic() + timeout
+        while not self._process.channel.ready(SLICE_SECONDS):
+            self._check()
+            if time.monotonic() > deadline:
+                raise self._died(f"it gave no answer within {timeout:.0f} s")
+        try:
+            answer, descriptors = self._process.channel.receive_with_descriptors(max(5.0, deadline - time.monotonic()))
+        except (ChannelClosed, ChannelTimeout) as error:
+            raise self._died("") from error
+        self._raise_problem(answer)
+        return answer, descriptors
+
+    def _raise_problem(self, answer: Message) -> None:
+        if "environment_problem" in answer:
+            raise EnvironmentFault(
+                f"The interpreter cannot judge: {answer['environment_problem']}.",
+                where=str(self._spec.python),
+                next_step="Name the project's own interpreter with --python, or install torch there.",
+            )
+        if "task_problem" in answer:
+            what, where, next_step = answer["task_problem"]
+            raise TaskError(what, where=where, next_step=next_step)
+        if "fault" in answer:
+            raise EnvironmentFault(
+                f"The bench process failed: {answer['fault']}.",
+                where=str(self._spec.path),
+                next_step="Its traceback: " + answer["traceback"],
+            )
+
+    def _died(self, why: str) -> ProcessLost:
+        self.stop()
+        status = self._process.process.returncode
+        log = self._process.log.text(0.5).strip()[-2000:]
+        return ProcessLost(
+            f"The bench process was lost: {why or f'it ended with status {status}'}{f': {log}' if log else ''}"
+        )

@@ -1,0 +1,134 @@
+"""The judge's processes for one task: its bench and its zygote, and the cells its workers live in."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from sandbox.bench_client import Bench
+from sandbox.isolation import Cell, Isolation, Limits, interpreter_paths
+from sandbox.judge_limits import JudgeLimits
+from sandbox.task import TaskSpec
+from sandbox.wire import HARNESS, Message
+from sandbox.workers import Worker, Zygote
+
+_SHARED_VARIABLES = ("CUDA_", "GOMP_", "KMP_", "LD_LIBRARY_PATH", "MKL_", "NVIDIA_", "OMP_", "PYTORCH_", "TORCH_")
+"""Variables that times depend on: a worker gets them as the bench does, and nothing else of the developer's."""
+
+
+class Crew:
+    """Starts, replaces and ends the processes.
+
+    Args:
+        spec: The task.
+        isolation: How workers are isolated.
+        cache: Where compiled baselines and kernels are kept.
+        work: Folder for files of this judge.
+        limits: Time and memory limits.
+        check: Called while waiting; raises to give up.
+
+    Attributes:
+        accepted: What accepting the task found out (``warpsmith_harness.original.accept``).
+        environment: Versions and device, as the developer's interpreter tells them.
+        threads: Threads of a CPU operation, on both sides.
+        fresh: Why workers are started afresh instead of forked, or empty.
+    """
+
+    def __init__(
+        self,
+        spec: TaskSpec,
+        isolation: Isolation,
+        cache: Path,
+        work: Path,
+        limits: JudgeLimits,
+        check: Callable[[], None],
+    ) -> None:
+        self._spec = spec
+        self._isolation = isolation
+        self._cache = cache
+        self._work = work
+        self._limits = limits
+        self._check = check
+        self._bench: Bench | None = None
+        self._zygote: Zygote | None = None
+        self._number = 0
+        self.accepted: dict[str, Any] = {}
+        self.environment: dict[str, Any] = {}
+        self.threads = 1
+        self.fresh = ""
+        self.kernels_cache = cache / "kernels"
+
+    def open(self) -> None:
+        """Start what does not run, and wait until it is ready."""
+        if self._zygote is None or not self._zygote.alive:
+            self._zygote = Zygote(self._spec, self._zygote_variables(), self._worker_variables(), self._check)
+        if self._bench is None or not self._bench.alive:
+            self._bench = Bench(self._spec, self._bench_variables(), self._check)
+            self._take(self._bench.open(self._limits.open_seconds))
+        self.fresh = self._zygote.await_ready(self._limits.open_seconds)["fresh"]
+
+    @property
+    def bench(self) -> Bench:
+        """The running bench."""
+        if self._bench is None or not self._bench.alive:
+            self.open()
+        assert self._bench is not None  # noqa: S101  # open() made it
+        return self._bench
+
+    def start_worker(self, snapshot: Path) -> Worker:
+        """Start an isolated worker that sees the task, the interpreter and the candidate's snapshot."""
+        if self._zygote is None or not self._zygote.alive:
+            self.open()
+        assert self._zygote is not None  # noqa: S101  # open() made it
+        self._number += 1
+        home = self._work / f"worker-{self._number}"
+        home.mkdir()
+        cell = Cell(
+            readable=self._readable(snapshot),
+            writable=(home,),
+            cwd=home,
+            env=self._worker_variables(),
+            limits=Limits(
+                memory_bytes=self._limits.memory_bytes,
+                processes=self._limits.processes,
+                file_bytes=self._limits.file_bytes,
+            ),
+            gpu=self._spec.device != "cpu",
+        )
+        return self._zygote.start_worker(self._isolation.worker_cell(cell), self._limits.open_seconds)
+
+    def close(self) -> None:
+        """End everything."""
+        for process in (self._zygote, self._bench):
+            if process is not None:
+                process.stop()
+        self._zygote = self._bench = None
+
+    def _take(self, opened: Message) -> None:
+        self.accepted = opened["accepted"]
+        self.environment = opened["environment"]
+        self.threads = opened["threads"]
+
+    def _readable(self, snapshot: Path) -> tuple[Path, ...]:
+        project = self._spec.root if "." in self._spec.module_name else self._spec.path.parent
+        return (*interpreter_paths(self._spec.python), project, HARNESS, snapshot, self.kernels_cache)
+
+    def _bench_variables(self) -> dict[str, str]:
+        compiled = self._cache / "compiled"
+        return {
+            **self._developer_variables(),
+            "TORCHINDUCTOR_CACHE_DIR": str(compiled / "inductor"),
+            "TRITON_CACHE_DIR": str(compiled / "triton"),
+        }
+
+    def _zygote_variables(self) -> dict[str, str]:
+        return {**self._developer_variables(), "OPENBLAS_NUM_THREADS": "1"}
+
+    def _developer_variables(self) -> dict[str, str]:
+        return {**os.environ, **self._spec.env, "PYTHONDONTWRITEBYTECODE": "1"}
+
+    def _worker_variables(self) -> dict[str, str]:
+        shared = {key: value for key, value in os.environ.items() if key.startswith(_SHARED_VARIABLES)}
+        return {**shared, **self._spec.env, "PYTHONDONTWRITEBYTECODE": "1"}

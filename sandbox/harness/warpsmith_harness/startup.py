@@ -1,0 +1,76 @@
+"""What every process of the harness does first: options, its channel, and dying with its parent."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import sys
+from typing import Any, Dict, List, Tuple
+
+OLDEST_PYTHON = (3, 9)
+OLDEST_TORCH = (2, 4)
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def options(arguments: List[str]) -> Dict[str, Any]:
+    """Return the process's options: one JSON object as its only argument."""
+    found: Dict[str, Any] = json.loads(arguments[0])
+    return found
+
+
+def environment_problem() -> str:
+    """Return why this interpreter cannot judge (no torch, or too old a one), or an empty string."""
+    if sys.version_info < OLDEST_PYTHON:
+        return f"it is Python {sys.version.split()[0]}, and Warpsmith needs 3.9 or newer there"
+    try:
+        import torch
+    except ImportError as error:
+        return f"it cannot import torch ({error})"
+    if torch_version() < OLDEST_TORCH:
+        return f"its torch is {torch.__version__}, and Warpsmith needs 2.4 or newer"
+    return ""
+
+
+def torch_version() -> Tuple[int, int]:
+    """Return torch's version as (major, minor)."""
+    import torch
+
+    major, minor = torch.__version__.split(".")[:2]
+    return int(major), int(minor)
+
+
+def die_with_parent() -> None:
+    """Ask the kernel to kill this process when the thread that started it ends."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of every descendant whose own parent ends, so that none is lost."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def children_of(pid: int) -> List[int]:
+    """Return the direct children of a process, of all its threads; empty when it is gone."""
+    found: List[int] = []
+    try:
+        tasks = os.listdir(f"/proc/{pid}/task")
+        for task in tasks:
+            with open(f"/proc/{pid}/task/{task}/children") as file:
+                found.extend(int(child) for child in file.read().split())
+    except OSError:
+        pass
+    return found
+
+
+def descendants_of(pid: int) -> List[int]:
+    """Return all descendants of a process, nearest first."""
+    found: List[int] = []
+    waiting = children_of(pid)
+    while waiting:
+        child = waiting.pop(0)
+        found.append(child)
+        waiting.extend(children_of(child))
+    return found

@@ -1,0 +1,176 @@
+"""The judge's parent: decides what is built, guarded, verified and profiled, keeps the clock, and writes the verdict.
+
+It imports no torch. What runs the developer's and the candidate's code are other processes (``sandbox/harness``): a
+trusted bench with the reference, and a worker for each placement of the candidate, forked by a zygote.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import shutil
+import tempfile
+import threading
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from sandbox.crew import Crew
+from sandbox.errors import EnvironmentFault
+from sandbox.isolation import Isolation
+from sandbox.judge_limits import JudgeLimits
+from sandbox.processes import Cancelled, ProcessLost
+from sandbox.progress import Progress, Stage, silent
+from sandbox.snapshot import digest, read_candidate, write_snapshot
+from sandbox.task import TaskSpec
+from sandbox.trial import Trial
+from sandbox.verdict import TaskIdentity, Tier, Verdict
+
+_FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
+
+
+class Judge:
+    """Judges candidates of one task; one for each session, used from one thread at a time.
+
+    Args:
+        spec: The task.
+        isolation: How workers are isolated.
+        cache: Where compiled kernels and compiled baselines are kept.
+        scratch: A folder for files that last as long as this judge.
+        progress: Told what is being done.
+        limits: Time and memory limits.
+
+    Attributes:
+        environment: Device, versions, isolation and whatever else times depend on; filled by ``open``.
+    """
+
+    def __init__(
+        self,
+        spec: TaskSpec,
+        *,
+        isolation: Isolation,
+        cache: Path,
+        scratch: Path,
+        progress: Progress = silent,
+        limits: JudgeLimits | None = None,
+    ) -> None:
+        self.spec = spec
+        self.environment: dict[str, Any] = {}
+        self._isolation = isolation
+        self._cache = cache
+        self._scratch = scratch
+        self._progress = progress
+        self._limits = limits or JudgeLimits()
+        self._cancel: threading.Event | None = None
+        self._work: Path | None = None
+        self._crew: Crew | None = None
+
+    def __enter__(self) -> Judge:
+        self.open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def open(self) -> None:
+        """Start bench and zygote, and load and accept the task.
+
+        Raises:
+            TaskError: The task cannot be used.
+            EnvironmentFault: The interpreter or the machine lacks something.
+        """
+        self._progress(Stage("task", f"loading {self.spec.id}"))
+        self._scratch.mkdir(parents=True, exist_ok=True)
+        self._work = Path(tempfile.mkdtemp(prefix="judge-", dir=self._scratch))
+        self._work.chmod(0o755)
+        self._crew = Crew(self.spec, self._isolation, self._cache, self._work, self._limits, self._check_cancel)
+        try:
+            self._crew.open()
+        except ProcessLost as lost:
+            self.close()
+            raise EnvironmentFault(f"The task cannot be loaded: {lost}", where=str(self.spec.path)) from lost
+        except BaseException:
+            self.close()
+            raise
+        self._describe(self._crew)
+
+    def check(
+        self,
+        candidate: Path,
+        tier: Tier = "quick",
+        progress: Progress | None = None,
+        cancel: threading.Event | None = None,
+    ) -> Verdict:
+        """Judge a candidate: build, guard, verify, profile; what comes later runs only if what came before passed.
+
+        Args:
+            candidate: A workspace folder, or the candidate's Python file.
+            tier: ``quick`` or ``full``.
+            progress: Told what is being done; the judge's own listener if absent.
+            cancel: Ends the check soon after it is set; the reward is then null.
+
+        Raises:
+            UsageError: There is no such candidate.
+            EnvironmentFault: The machine is at fault.
+        """
+        files = read_candidate(candidate, self.spec)
+        self._cancel = cancel
+        try:
+            return self._check(files, tier, progress or self._progress)
+        except ProcessLost as lost:
+            raise EnvironmentFault(f"The judge lost a process twice. {lost}", next_step="Check again.") from lost
+        except OSError as error:
+            if error.errno in _FULL_DISK:
+                raise EnvironmentFault(
+                    "The disk is full.",
+                    where=str(error.filename or self._work),
+                    next_step="Free some space and check again.",
+                ) from error
+            raise
+        finally:
+            self._cancel = None
+
+    def close(self) -> None:
+        """End every process this judge started, and remove its files."""
+        if self._crew is not None:
+            self._crew.close()
+            self._crew = None
+        if self._work is not None:
+            shutil.rmtree(self._work, ignore_errors=True)
+            self._work = None
+
+    def _check(self, files: dict[str, bytes], tier: Tier, progress: Progress) -> Verdict:
+        crew, work = self._crew, self._work
+        if crew is None or work is None:
+            raise RuntimeError("the judge is not open")
+        snapshot = write_snapshot(files, work / "candidate")
+        for attempt in (1, 2):
+            trial = Trial(crew, self.spec, self._isolation, snapshot, files, tier, self._limits, progress)
+            try:
+                trial.run()
+            except Cancelled:
+                trial.cancelled = True
+            except ProcessLost:
+                if attempt == 2:
+                    raise
+                continue
+            break
+        self._describe(crew)
+        return trial.verdict(self._identity(crew), digest(files), self.environment)
+
+    def _describe(self, crew: Crew) -> None:
+        self.environment = {
+            **crew.environment,
+            "isolation": self._isolation.name,
+            "workers": f"fresh: {crew.fresh}" if crew.fresh else "forked",
+        }
+
+    def _identity(self, crew: Crew) -> TaskIdentity:
+        source = hashlib.sha256(self.spec.path.read_bytes()).hexdigest()
+        return TaskIdentity(self.spec.id, source, crew.accepted.get("precision", self.spec.precision), self.spec.policy)
+
+    def _check_cancel(self) -> None:
+        if self._cancel is not None and self._cancel.is_set():
+            raise Cancelled

@@ -1,0 +1,54 @@
+"""How long, how often and how much: every limit of the judge in one place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+GIBIBYTE = 1024**3
+
+
+@dataclass(frozen=True)
+class TierLimits:
+    """What differs between a quick and a full verdict.
+
+    Attributes:
+        cases: Verification cases with fresh inputs and state.
+        placements: New workers with new buffers on both sides.
+        profile_seconds: Measuring time, shared by the placements.
+        pairs: Samples of each side in a placement to aim at, and at least to have.
+    """
+
+    cases: int
+    placements: int
+    profile_seconds: float
+    pairs: int
+    least_pairs: int
+
+
+@dataclass(frozen=True)
+class JudgeLimits:
+    """Limits in seconds and bytes. The defaults fit real work; tests use shorter ones.
+
+    Attributes:
+        open_seconds: Starting an interpreter, importing the task's module, accepting the task.
+        bench_seconds: One answer of the bench.
+        compile_seconds: Warming one mode of torch.compile up.
+        load_seconds: Loading the candidate in a worker that is ready.
+        inline_load_seconds: The same where the candidate compiles its own extension.
+        call_seconds: One request to the candidate, beyond what the reference took for the same.
+        memory_bytes: Memory of a worker beside its share of the task's tensors.
+        processes: Processes and threads of a worker.
+        file_bytes: Largest file a worker may write.
+    """
+
+    open_seconds: float = 180.0
+    bench_seconds: float = 120.0
+    compile_seconds: float = 90.0
+    load_seconds: float = 30.0
+    inline_load_seconds: float = 400.0
+    call_seconds: float = 20.0
+    memory_bytes: int = 8 * GIBIBYTE
+    processes: int = 256
+    file_bytes: int = 2 * GIBIBYTE
+    quick: TierLimits = TierLimits(cases=5, placements=2, profile_seconds=1.6, pairs=60, least_pairs=6)
+    full: TierLimits = TierLimits(cases=8, placements=5, profile_seconds=12.0, pairs=120, least_pairs=10)

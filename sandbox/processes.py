@@ -1,0 +1,156 @@
+"""Starts, watches and ends the judge's processes."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from sandbox.errors import EnvironmentFault
+from sandbox.wire import MAIN, Channel, pair
+
+LOG_BYTES = 64 * 1024
+
+
+class Cancelled(Exception):
+    """Whoever asked for the verdict no longer wants it."""
+
+
+class ProcessLost(Exception):
+    """A trusted process ended or stopped answering; another takes its place."""
+
+
+class BoundedLog:
+    """Drains a pipe for as long as anyone writes, and keeps its beginning and its end.
+
+    A process that prints a gigabyte neither blocks nor fills a disk. ``writer`` is the end to hand to that process.
+    """
+
+    def __init__(self, limit: int = LOG_BYTES) -> None:
+        self._limit = limit
+        self._head = bytearray()
+        self._tail = bytearray()
+        self.total = 0
+        self._reader, self.writer = os.pipe()
+        self._thread = threading.Thread(target=self._drain, name="judge-log", daemon=True)
+        self._thread.start()
+
+    def close_writer(self) -> None:
+        """Close this process's copy of the writing end, so that the log ends with its writers."""
+        os.close(self.writer)
+
+    def text(self, settle: float = 0.0) -> str:
+        """Return what is kept; waits up to ``settle`` seconds for the writers to be gone."""
+        self._thread.join(settle)
+        dropped = self.total - len(self._head) - len(self._tail)
+        middle = f"\n... {dropped} bytes left out ...\n".encode() if dropped else b""
+        return bytes(self._head + middle + self._tail).decode(errors="replace")
+
+    def _drain(self) -> None:
+        with open(self._reader, "rb", buffering=0) as pipe:
+            while piece := pipe.read(1 << 20):
+                self.total += len(piece)
+                room = self._limit - len(self._head)
+                self._head += piece[:room] if room > 0 else b""
+                rest = piece[room:] if room > 0 else piece
+                self._tail = (self._tail + rest)[-self._limit :]
+
+
+@dataclass
+class HarnessProcess:
+    """One process of the harness: its channel, and what it prints."""
+
+    role: str
+    process: subprocess.Popen[bytes]
+    channel: Channel
+    log: BoundedLog
+
+    @property
+    def alive(self) -> bool:
+        """Whether it still runs."""
+        return self.process.poll() is None
+
+    def stop(self, grace: float = 1.0) -> None:
+        """Close its channel, which ends it; kill it and every descendant where it does not."""
+        family = descendants(self.process.pid)
+        self.channel.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(grace)
+        if self.alive:
+            family += descendants(self.process.pid)
+            self.process.kill()
+            self.process.wait()
+        kill_all(family)
+
+
+def start_harness(
+    role: str, python: Path, options: Mapping[str, Any], environment: Mapping[str, str]
+) -> HarnessProcess:
+    """Start ``bench`` or ``zygote`` in the developer's interpreter, in a session of its own.
+
+    Raises:
+        EnvironmentFault: The interpreter cannot be started.
+    """
+    ours, theirs = pair()
+    log = BoundedLog()
+    arguments = [str(python), str(MAIN), role, json.dumps({**options, "channel": theirs.fileno()})]
+    try:
+        process = subprocess.Popen(
+            arguments,
+            stdin=subprocess.DEVNULL,
+            stdout=log.writer,
+            stderr=log.writer,
+            env=dict(environment),
+            pass_fds=[theirs.fileno()],
+            start_new_session=True,
+        )
+    except OSError as error:
+        ours.close()
+        raise EnvironmentFault(
+            f"The interpreter does not start: {error.strerror}.",
+            where=str(python),
+            next_step="Name the project's interpreter with --python.",
+        ) from error
+    finally:
+        theirs.close()
+        log.close_writer()
+    return HarnessProcess(role, process, Channel(ours), log)
+
+
+def descendants(pid: int) -> list[psutil.Process]:
+    """Return every descendant of a process; empty when it is gone."""
+    try:
+        return psutil.Process(pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+
+
+def kill_all(processes: list[psutil.Process]) -> None:
+    """Kill these processes and wait until they are gone."""
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs(processes, timeout=2)
+
+
+def freeze(pids: list[int]) -> None:
+    """Stop processes where they are, so that what they would do cannot disturb what is being timed."""
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGSTOP)
+
+
+def thaw(pids: list[int]) -> None:
+    """Let stopped processes go on."""
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGCONT)

@@ -1,0 +1,234 @@
+"""The parent's side of the zygote and of the workers it forks."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sandbox.errors import EnvironmentFault
+from sandbox.processes import BoundedLog, HarnessProcess, ProcessLost, start_harness
+from sandbox.task import TaskSpec
+from sandbox.wire import Channel, ChannelClosed, ChannelGarbage, ChannelTimeout, Message, pair
+
+SLICE_SECONDS = 0.05
+KILL_SECONDS = 3.0
+REFUSED = 125
+ANSWER_BYTES = 8 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Death:
+    """How a worker ended without being asked to: what it did, and what it printed last."""
+
+    what: str
+    log: str
+
+
+class WorkerDied(Exception):
+    """The worker ended, hung or sent what is no answer; the candidate is at fault."""
+
+    def __init__(self, death: Death) -> None:
+        super().__init__(death.what)
+        self.death = death
+
+
+class CandidateFailed(Exception):
+    """The candidate's code raised. Carries ``what``, ``where`` (file:line) and the traceback."""
+
+    def __init__(self, problem: Mapping[str, str]) -> None:
+        super().__init__(problem["what"])
+        self.what = problem["what"]
+        self.where = problem["where"]
+        self.traceback = problem["traceback"]
+
+
+class Zygote:
+    """A running zygote. It is started anew where it died.
+
+    Args:
+        spec: The task.
+        environment: The variables of the developer's own environment, with which the task's module is imported.
+        worker_environment: The whole environment of a worker.
+        check: Called while waiting; raises to give up.
+    """
+
+    def __init__(
+        self,
+        spec: TaskSpec,
+        environment: Mapping[str, str],
+        worker_environment: Mapping[str, str],
+        check: Callable[[], None],
+    ) -> None:
+        self._check = check
+        options = {"spec": spec.to_json(), "environment": dict(worker_environment)}
+        self._process: HarnessProcess = start_harness("zygote", spec.python, options, environment)
+        self._numbers = itertools.count(1)
+        self._ready: Message | None = None
+        self._exits: dict[int, int] = {}
+        self._pids: dict[int, int] = {}
+
+    @property
+    def alive(self) -> bool:
+        """Whether it still runs."""
+        return self._process.alive
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.process.pid
+
+    def await_ready(self, timeout: float) -> Message:
+        """Return what importing the task's module told: ``fresh`` (why workers cannot be forked), ``path``."""
+        if self._ready is None:
+            self._ready = self._next(timeout)
+        return self._ready
+
+    def start_worker(self, cell: Mapping[str, Any], timeout: float) -> Worker:
+        """Fork a worker into a cell and wait until it serves."""
+        fresh = bool(self.await_ready(timeout)["fresh"])
+        number = next(self._numbers)
+        ours, theirs = pair()
+        log = BoundedLog()
+        request = {"op": "fork", "worker": number, "cell": dict(cell), "fresh": fresh}
+        try:
+            self._process.channel.send(request, [theirs.fileno(), log.writer])
+        except ChannelClosed as error:
+            ours.close()
+            raise self._lost("it is gone") from error
+        finally:
+            theirs.close()
+            log.close_writer()
+        while number not in self._pids:
+            self._handle(self._next(timeout))
+        worker = Worker(self, number, self._pids[number], Channel(ours, ANSWER_BYTES), log, self._check)
+        worker.await_ready(timeout)
+        return worker
+
+    def exit_status(self, worker: int) -> int | None:
+        """Return the wait status of an ended worker, or None while it runs; takes in what the zygote has told."""
+        while worker not in self._exits and self._process.channel.ready(0):
+            self._handle(self._next(1.0))
+        return self._exits.get(worker)
+
+    def kill(self, worker: int) -> None:
+        """End a worker with all its descendants, and wait until they are gone."""
+        for hard in (False, True):
+            if not self.alive:
+                return
+            try:
+                self._process.channel.send({"op": "kill", "worker": worker, "hard": hard})
+                deadline = time.monotonic() + KILL_SECONDS
+                while time.monotonic() < deadline:
+                    if self.exit_status(worker) is not None:
+                        return
+                    self._process.channel.ready(SLICE_SECONDS)
+            except (ChannelClosed, ProcessLost):
+                return
+
+    def stop(self) -> None:
+        """End it; its workers end with it."""
+        self._process.stop(grace=KILL_SECONDS)
+
+    def _handle(self, message: Message) -> None:
+        if message["op"] == "exited":
+            self._exits[message["worker"]] = message["status"]
+        elif message["op"] == "forked":
+            self._pids[message["worker"]] = message["pid"]
+
+    def _next(self, timeout: float) -> Message:
+        deadline = time.monotonic() + timeout
+        while not self._process.channel.ready(SLICE_SECONDS):
+            self._check()
+            if time.monotonic() > deadline:
+                raise self._lost(f"it gave no answer within {timeout:.0f} s")
+        try:
+            return self._process.channel.receive(timeout)
+        except (ChannelClosed, ChannelTimeout) as error:
+            raise self._lost(f"it ended with status {self._process.process.wait()}") from error
+
+    def _lost(self, why: str) -> ProcessLost:
+        self.stop()
+        log = self._process.log.text(0.5).strip()[-2000:]
+        return ProcessLost(f"The process that starts workers was lost: {why}. {log}".strip())
+
+
+class Worker:
+    """A worker serving the candidate. Calls raise ``WorkerDied`` or ``CandidateFailed``."""
+
+    def __init__(
+        self, zygote: Zygote, number: int, pid: int, channel: Channel, log: BoundedLog, check: Callable[[], None]
+    ) -> None:
+        self._zygote = zygote
+        self._number = number
+        self._channel = channel
+        self._log = log
+        self._check = check
+        self.pid = pid
+
+    def await_ready(self, timeout: float) -> None:
+        """Wait until the worker is in its cell; where it cannot get there, the machine is at fault."""
+        try:
+            self._receive(timeout)
+        except WorkerDied as died:
+            raise EnvironmentFault(
+                f"A worker could not be started: {died.death.what}. {died.death.log[-2000:]}".strip(),
+                where="isolation",
+                next_step="Run `warpsmith doctor`.",
+            ) from died
+
+    def ask(self, request: Message, timeout: float, descriptors: Sequence[int] = ()) -> Message:
+        """Send one request and return its answer."""
+        try:
+            self._channel.send(request, descriptors)
+        except ChannelClosed as error:
+            raise self._died() from error
+        answer = self._receive(timeout)
+        if "problem" in answer:
+            raise CandidateFailed({key: str(value) for key, value in answer["problem"].items()})
+        return answer
+
+    def stop(self) -> None:
+        """End it with everything it started."""
+        self._zygote.kill(self._number)
+        self._channel.close()
+
+    def _receive(self, timeout: float) -> Message:
+        deadline = time.monotonic() + timeout
+        while not self._channel.ready(SLICE_SECONDS):
+            self._check()
+            if self._zygote.exit_status(self._number) is not None:
+                break
+            if time.monotonic() > deadline:
+                self.stop()
+                raise WorkerDied(Death(f"did not finish within {timeout:g} s", self._log.text(0.2)))
+        try:
+            return self._channel.receive(max(1.0, deadline - time.monotonic()))
+        except (ChannelClosed, ChannelTimeout) as error:
+            raise self._died() from error
+        except ChannelGarbage as error:
+            self.stop()
+            raise WorkerDied(Death(f"wrote {error} to the judge's channel", self._log.text(0.2))) from error
+
+    def _died(self) -> WorkerDied:
+        deadline = time.monotonic() + 1.0
+        while (status := self._zygote.exit_status(self._number)) is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        if status is None:
+            self.stop()
+            return WorkerDied(Death("closed its channel to the judge", self._log.text(0.2)))
+        return WorkerDied(Death(_ending(status), self._log.text(0.5)))
+
+
+def _ending(status: int) -> str:
+    """Say how a process ended, from its wait status."""
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        if number == signal.SIGKILL:
+            return "was killed (SIGKILL), most likely for using too much memory"
+        return f"crashed with {signal.Signals(number).name}"
+    return f"ended its process with exit status {os.WEXITSTATUS(status)}"
