@@ -8,7 +8,7 @@ from typing import Optional
 import torch
 
 _EXAMINED = 1 << 26
-_LOW_PRECISION = 5e-3
+_LOW_PRECISION = 2e-2
 
 
 def diagnose(got: torch.Tensor, wanted: torch.Tensor, wrong: torch.Tensor, allowed: float, scale: float = 0.0) -> str:
@@ -48,7 +48,8 @@ def _hint(got: torch.Tensor, wanted: torch.Tensor, wrong: torch.Tensor, allowed:
 
 def _sentence(found: str, where: str) -> str:
     parts = [part for part in (found, where) if part]
-    return f"{'; '.join(parts)}." if parts else ""
+    text = "; ".join(parts)
+    return f"{text[:1].upper()}{text[1:]}." if text else ""
 
 
 def _is_poison(bad: torch.Tensor) -> bool:

@@ -20,7 +20,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 import torch
 from torch import nn
 
-from warpsmith_harness import values
+from warpsmith_harness import precision, values
 from warpsmith_harness.candidate import copy_state, load_candidate
 from warpsmith_harness.problems import CandidateProblem, TaskProblem, place, summary
 from warpsmith_harness.seeds import fixed_seed, fresh_seed
@@ -46,7 +46,7 @@ class LoadedTask:
         self.module = module
         self.cls = cls
         self.device = torch.device(spec["device"])
-        self.dtype: Optional[torch.dtype] = _dtype(spec["dtype"])
+        self.dtype: Optional[torch.dtype] = _dtype(spec["dtype"]) or precision.CAST.get(spec["precision"])
         self.training = bool(spec["training"])
         self._make_on_device = self.device.type != "cpu"
         self._seen: dict[int, int] = {}
@@ -194,6 +194,7 @@ def load_task(spec: dict[str, Any]) -> LoadedTask:
         TaskProblem: The file does not parse or import, or has no such module class.
     """
     module = _import_kernelbench(spec) if spec["kind"] == "kernelbench" else _import_module(spec)
+    precision.apply(spec["precision"])
     return LoadedTask(spec, module, _find_class(module, spec))
 
 

@@ -79,6 +79,18 @@ def same_structure(expected: Any, got: Any, at: str = "output") -> str:
     return "" if _same_leaf(wanted, found) else f"{at} must be {wanted!r}, and is {found!r}"
 
 
+def names(structure: Any, at: str) -> list[str]:
+    """Return a name for each tensor of a structure, in the order of ``flatten``, such as ``x[0]['mask']``."""
+    kind, content = structure["kind"], structure.get("content")
+    if kind == "tensor":
+        return [at]
+    if kind in ("tuple", "list"):
+        return [name for i, item in enumerate(content) for name in names(item, f"{at}[{i}]")]
+    if kind == "dict":
+        return [name for key, item in content for name in names(item, f"{at}[{key!r}]")]
+    return []
+
+
 def map_tensors(value: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> Any:
     """Return a nested value with every tensor replaced by a function of it."""
     if isinstance(value, torch.Tensor):
@@ -181,8 +193,10 @@ def randomise_state(module: nn.Module, strength: float = 1.0) -> None:
 
     In place, so that version counters move. No value stays at an initial 0 or 1, what was not negative (a running
     variance) stays so, integers and booleans stay, as do masks of zeros and ones in buffers and buffers that a
-    checkpoint would not change. ``strength`` in (0, 1] scales how far values move.
+    checkpoint would not change. ``strength`` from 0 to 1 scales how far values move.
     """
+    if strength == 0:
+        return
     with torch.no_grad():
         for parameter in module.parameters():
             if parameter.is_floating_point() or parameter.is_complex():

@@ -1,0 +1,309 @@
+"""Decides whether a reference can be judged against, and says what there is to know about it.
+
+A task is accepted when its reference is deterministic, its output depends on its inputs, and trivial answers fail.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Optional
+
+import torch
+from torch import nn
+
+from warpsmith_harness import values
+from warpsmith_harness.case import Answers, Case, line, same
+from warpsmith_harness.operators import operators
+from warpsmith_harness.precision import class_of, uses_tf32
+from warpsmith_harness.problems import TaskProblem
+
+if TYPE_CHECKING:
+    from warpsmith_harness.load import LoadedTask
+
+__all__ = ["accept", "profile"]
+
+_RUNS = 3
+_ULPS = 8
+_DEPENDENCE_SECONDS = 10.0
+_STRENGTHS = (1.0, 0.3, 0.05)
+
+
+def accept(task: LoadedTask) -> dict[str, Any]:
+    """Examine the reference.
+
+    Returns:
+        ``notes`` (sentences), ``depends_on`` and ``ignores`` (names of inputs, parameters and buffers), ``precision``
+        (the class it runs in), ``mutates`` (inputs and buffers that its own forward changes), ``state_strength`` (for
+        ``values.randomise_state``, so that its outputs stay finite), ``bytes_moved``, ``signature``.
+
+    Raises:
+        TaskProblem: It cannot be built or run, is not deterministic, ignores its inputs, or a trivial answer passes.
+    """
+    case = Case(task, task.reference())
+    outputs = case.run()
+    notes = [*_check_deterministic(case, outputs), *_mutation_notes(case)]
+    mutates = [*case.changed_inputs, *case.changed_buffers]
+    strength = _randomise(case, outputs, notes)
+    outputs, exact = case.run(), case.exact()
+    notes += exact.notes
+    answers = Answers(task.spec["tolerance"], outputs, exact)
+    _check_inputs_matter(case, answers, notes)
+    _check_trivial_answers(case, answers)
+    depends_on, ignores, used = _dependence(case, answers, notes)
+    return {
+        "notes": notes,
+        "depends_on": depends_on,
+        "ignores": ignores,
+        "precision": _precision(case, notes),
+        "mutates": mutates,
+        "state_strength": strength,
+        "bytes_moved": sum(_bytes(tensor) for tensor in [*used, *outputs]),
+        "signature": _signature(case, outputs),
+    }
+
+
+def profile(task: LoadedTask, accepted: Optional[dict[str, Any]] = None) -> dict[str, Any]:
+    """Return ``operators`` by time (``name``, ``calls``, ``us``, ``share``), ``bytes_moved`` and ``signature``.
+
+    ``accepted`` is what ``accept`` returned; without it the reference is examined first.
+    """
+    known = accepted if accepted is not None else accept(task)
+    reference = task.reference()
+    args, kwargs = task.inputs()
+    found = operators(lambda: task.forward(reference, args, kwargs), task.device)
+    return {"operators": found, "bytes_moved": known["bytes_moved"], "signature": known["signature"]}
+
+
+# --- Deterministic --------------------------------------------------------------------------------------------------
+
+
+def _check_deterministic(case: Case, first: list[torch.Tensor]) -> list[str]:
+    """Run again on the same inputs; return a note if rounding differs, raise if more does."""
+    drew = False
+    worst = 0.0
+    for _ in range(_RUNS - 1):
+        before = _generators(case.task.device)
+        again = case.run()
+        drew = drew or before != _generators(case.task.device)
+        if len(again) != len(first) or any(a.shape != b.shape or a.dtype != b.dtype for a, b in zip(again, first)):
+            raise _not_deterministic(case, "the shape of its output", drew)
+        worst = max([worst, *(_ulps(a, b) for a, b in zip(again, first))])
+    if worst > _ULPS:
+        raise _not_deterministic(case, "its output", drew)
+    if worst > 0:
+        return [f"Its output differs by up to {worst:.1f} units in the last place from run to run, as atomic sums do."]
+    return []
+
+
+def _not_deterministic(case: Case, what: str, drew: bool) -> TaskProblem:
+    name = case.task.cls.__name__
+    dropouts = [
+        part for part, module in case.reference.named_modules() if isinstance(module, nn.modules.dropout._DropoutNd)
+    ]
+    why, advice = "", "Make it give equal outputs for equal inputs."
+    if drew and case.task.training and dropouts:
+        why, advice = f" It draws random numbers: {', '.join(dropouts)} in train mode.", "Judge it in eval mode."
+    elif drew:
+        why, advice = " It draws random numbers.", "Judge it in eval mode, or pass what it draws as an input."
+    elif case.changed_buffers:
+        why = f" Its forward changes {', '.join(case.changed_buffers)}."
+    where = f"{case.task.spec['path']}:{line(case.task.cls.forward)}"
+    return TaskProblem(
+        f"{name} is not deterministic: {what} differs between runs on the same inputs.{why}", where, advice
+    )
+
+
+def _generators(device: torch.device) -> list[int]:
+    states = [torch.get_rng_state()]
+    if device.type == "cuda":
+        states.append(torch.cuda.get_rng_state(device))
+    return [values.checksum(state) for state in states]
+
+
+def _ulps(a: torch.Tensor, b: torch.Tensor) -> float:
+    """Return the largest difference in units in the last place at the RMS; infinite where that means nothing."""
+    if same(a, b):
+        return 0.0
+    if not (a.is_floating_point() or a.is_complex()):
+        return float("inf")
+    wide = torch.complex128 if a.is_complex() else torch.float64
+    x, y = a.to(wide), b.to(wide)
+    special = ~torch.isfinite(x)
+    if not torch.equal(special, ~torch.isfinite(y)):
+        return float("inf")
+    scale = float(torch.where(special, 0.0, y.abs() ** 2).mean().sqrt()) * torch.finfo(a.dtype).eps
+    worst = float(torch.where(special, 0.0, (x - y).abs()).max())
+    return worst / scale if scale else float("inf") if worst else 0.0
+
+
+def _mutation_notes(case: Case) -> list[str]:
+    notes = []
+    if case.changed_inputs:
+        notes.append(f"Its forward changes its own inputs: {', '.join(case.changed_inputs)}.")
+    if case.changed_buffers:
+        notes.append(f"Its forward changes its buffers: {', '.join(case.changed_buffers)}.")
+    return notes
+
+
+# --- Dependence -----------------------------------------------------------------------------------------------------
+
+
+def _randomise(case: Case, initial: list[torch.Tensor], notes: list[str]) -> float:
+    """Randomise the state as far as the outputs stay as finite as they were; return how far that is."""
+    fraction = _finite(initial)
+    start = {name: tensor.detach().clone() for name, tensor in _state(case.reference).items()}
+    for strength in _STRENGTHS:
+        values.randomise_state(case.reference, strength)
+        case.keep_state()
+        if _finite(case.run()) >= fraction:
+            return strength
+        with torch.no_grad():
+            for name, tensor in _state(case.reference).items():
+                tensor.copy_(start[name])
+    case.keep_state()
+    notes.append("Its parameters stay as constructed: with randomised ones its output is not finite.")
+    return 0.0
+
+
+def _state(module: nn.Module) -> dict[str, torch.Tensor]:
+    """Return parameters and all buffers, each once."""
+    return {**dict(module.named_parameters()), **dict(module.named_buffers())}
+
+
+def _finite(outputs: list[torch.Tensor]) -> float:
+    counted = [tensor for tensor in outputs if tensor.numel()]
+    return min((float(torch.isfinite(tensor.float()).double().mean()) for tensor in counted), default=1.0)
+
+
+def _check_inputs_matter(case: Case, answers: Answers, notes: list[str]) -> None:
+    if not case.inputs:
+        raise TaskProblem(
+            f"{case.task.cls.__name__} takes no input tensors, so a constant answers it.",
+            case.task.spec["path"],
+            "Give tensors as inputs.",
+        )
+    other = case.run([_other(tensor) for tensor in case.inputs])
+    constant = [i for i in range(len(answers.outputs)) if answers.passes(other, i)]
+    if len(constant) == len(answers.outputs):
+        raise TaskProblem(
+            f"The output of {case.task.cls.__name__} does not depend on its inputs: a constant answers it.",
+            f"{case.task.spec['path']}:{line(case.task.cls.forward)}",
+            "Check the module: operations may cancel each other, such as a softmax followed by its sum.",
+        )
+    if constant:
+        notes.append(f"Outputs that do not depend on the inputs: {', '.join(map(str, constant))}.")
+
+
+def _dependence(case: Case, answers: Answers, notes: list[str]) -> tuple[list[str], list[str], list[torch.Tensor]]:
+    """Renew each input, parameter and buffer alone; return the names that matter, those that do not, and the former."""
+    depends_on: list[str] = []
+    ignores: list[str] = []
+    used: list[torch.Tensor] = []
+    untested: list[str] = []
+    end = time.monotonic() + _DEPENDENCE_SECONDS
+    for index, (name, tensor) in enumerate(zip(case.names, case.inputs)):
+        new = _other(tensor)
+        tested = not same(new, tensor)
+        untested += [] if tested else [name]
+        inputs = [new if i == index else old for i, old in enumerate(case.inputs)]
+        matters = not tested or _matters(case, answers, inputs)
+        (depends_on if matters else ignores).append(name)
+        used += [tensor] if matters else []
+    for name, tensor in _state(case.reference).items():
+        tested = time.monotonic() < end and (tensor.is_floating_point() or tensor.is_complex())
+        untested += [] if tested or not tensor.dim() else [name]
+        matters = _state_matters(case, answers, tensor) if tested else tensor.dim() > 0
+        (depends_on if matters else ignores).append(name)
+        used += [tensor] if matters else []
+    if untested:
+        notes.append(f"Taken as used, without a test: {', '.join(untested)}.")
+    return depends_on, ignores, used
+
+
+def _matters(case: Case, answers: Answers, inputs: Optional[list[torch.Tensor]]) -> bool:
+    try:
+        return not answers.passes(case.run(inputs))
+    except TaskProblem:  # a value that makes the forward raise is a value that it looks at
+        return True
+
+
+def _state_matters(case: Case, answers: Answers, tensor: torch.Tensor) -> bool:
+    old = tensor.detach().clone()
+    with torch.no_grad():
+        tensor.copy_(values.randomised(tensor, True))
+    case.keep_state()
+    try:
+        return _matters(case, answers, None)
+    finally:
+        with torch.no_grad():
+            tensor.copy_(old)
+        case.keep_state()
+
+
+def _other(tensor: torch.Tensor) -> torch.Tensor:
+    """Return new contents for a test of dependence; unlike ``fresh`` it flips half of a mask's elements."""
+    if tensor.dtype == torch.bool:
+        return tensor ^ (torch.rand(tensor.shape, device=tensor.device) < 0.5)
+    return values.fresh(tensor)
+
+
+# --- Trivial answers ------------------------------------------------------------------------------------------------
+
+
+def _check_trivial_answers(case: Case, answers: Answers) -> None:
+    for name, answer in _trivial(case, answers.outputs).items():
+        if answers.passes(answer):
+            raise TaskProblem(
+                f"A trivial answer passes as {case.task.cls.__name__}: {name}.",
+                case.task.spec["path"],
+                "Give inputs on which it has something to compute"
+                + (", or the tolerance budget." if case.task.spec["tolerance"] != "budget" else "."),
+            )
+
+
+def _trivial(case: Case, outputs: list[torch.Tensor]) -> dict[str, list[torch.Tensor]]:
+    answers = {
+        "zeros": [torch.zeros_like(out) for out in outputs],
+        "ones": [torch.ones_like(out) for out in outputs],
+        "the mean of the output": [_mean(out) for out in outputs],
+        "NaN": [torch.full_like(out, torch.nan) if out.is_floating_point() else out for out in outputs],
+    }
+    if not any(out.is_floating_point() for out in outputs):
+        del answers["NaN"]
+    for name, tensor in zip(case.names, case.inputs):
+        if all(out.shape == tensor.shape for out in outputs):
+            answers[f"its input {name}"] = [tensor.to(out.dtype).contiguous() for out in outputs]
+    return answers
+
+
+def _mean(out: torch.Tensor) -> torch.Tensor:
+    wide = torch.complex128 if out.is_complex() else torch.float64
+    return torch.full_like(out, out.to(wide).mean().item()) if out.numel() else out
+
+
+# --- Facts ----------------------------------------------------------------------------------------------------------
+
+
+def _precision(case: Case, notes: list[str]) -> str:
+    """Return the class that the reference really runs in, by its dtypes and, for fp32 on CUDA, by the TF32 flags."""
+    tensors = [*case.inputs, *case.reference.parameters()]
+    found = class_of(tensors)
+    if found != "fp32" or case.task.device.type != "cuda":
+        return found
+    used, possible = uses_tf32(case.run)
+    if used:
+        notes.append("It runs in TF32 under its own settings, so its baselines and candidates do too.")
+    elif possible:
+        notes.append("It would use TF32 if that were allowed; it is not, so a candidate must not either.")
+    return "tf32" if used else "fp32"
+
+
+def _signature(case: Case, outputs: list[torch.Tensor]) -> list[str]:
+    named = list(zip(case.names, case.inputs)) + list(_state(case.reference).items())
+    single = len(outputs) == 1
+    named += [("output" if single else f"output {index}", tensor) for index, tensor in enumerate(outputs)]
+    return [values.describe(name, tensor) for name, tensor in named]
+
+
+def _bytes(tensor: torch.Tensor) -> int:
+    return tensor.numel() * tensor.element_size()
