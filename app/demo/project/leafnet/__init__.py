@@ -1,0 +1,1 @@
+"""Tells leaves apart from photographs."""
