@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Iterator, Optional
 
 import torch
 from torch import nn
+from torch.nn.parameter import UninitializedParameter
 
 from warpsmith_harness.problems import CandidateProblem, place, summary
 from warpsmith_harness.seeds import fixed_seed
@@ -52,6 +53,7 @@ def copy_state(source: nn.Module, target: nn.Module) -> None:
     Raises:
         CandidateProblem: A name is missing or unexpected, or a shape or dtype differs.
     """
+    _materialise(source, target)
     ours, theirs = state(source), state(target)
     missing = [name for name in ours if name not in theirs]
     unexpected = [name for name in theirs if name not in ours]
@@ -66,6 +68,14 @@ def copy_state(source: nn.Module, target: nn.Module) -> None:
     with torch.no_grad():
         for name, value in ours.items():
             theirs[name].copy_(value)
+
+
+def _materialise(source: nn.Module, target: nn.Module) -> None:
+    """Give lazily made parameters of the target the source's shapes."""
+    shapes = {name: value.shape for name, value in source.named_parameters(remove_duplicate=False)}
+    for name, parameter in target.named_parameters(remove_duplicate=False):
+        if isinstance(parameter, UninitializedParameter) and name in shapes:
+            parameter.materialize(shapes[name])
 
 
 def state(module: nn.Module) -> dict[str, torch.Tensor]:

@@ -168,8 +168,9 @@ def _within(got: torch.Tensor, wanted: torch.Tensor, best: torch.Tensor, budget:
     wrong = torch.cat(masks)
     if not bool(wrong.any()):
         return _Result(error, scale, "")
+    known = error if bool(torch.isfinite(got.reshape(-1)[wrong]).any()) else None
     allowed = budget.absolute if not budget.relative else _PUBLISHED
-    return _Result(error, scale, diagnose(got, wanted, wrong.view(got.shape), allowed, scale))
+    return _Result(known, scale, diagnose(got, wanted, wrong.view(got.shape), allowed, scale))
 
 
 def _same_special(theirs: torch.Tensor, other: torch.Tensor) -> torch.Tensor:

@@ -19,10 +19,11 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import torch
 from torch import nn
+from torch.nn.parameter import UninitializedParameter
 
 from warpsmith_harness import precision, values
 from warpsmith_harness.candidate import copy_state, load_candidate
-from warpsmith_harness.problems import CandidateProblem, TaskProblem, place, summary
+from warpsmith_harness.problems import CandidateProblem, TaskProblem, line, place, summary
 from warpsmith_harness.seeds import fixed_seed, fresh_seed
 
 __all__ = ["CandidateProblem", "LoadedTask", "TaskProblem", "copy_state", "load_candidate", "load_task"]
@@ -64,7 +65,6 @@ class LoadedTask:
             arguments = _arguments(self._call("get_init_inputs()", self.module.get_init_inputs))
         else:
             arguments = ((), {})
-            self._need(self.cls, "the constructor", "--init", "dim=64")
         args, kwargs = values.map_tensors(arguments, lambda tensor: tensor.detach().to(self.device))
         return args, kwargs
 
@@ -73,7 +73,11 @@ class LoadedTask:
         with fixed_seed(self.device):
             args, kwargs = self.constructor_arguments()
             instance = self._call(f"the constructor of {self.cls.__name__}", lambda: self.cls(*args, **kwargs))
-        return self._call(f"moving {self.cls.__name__} to {self.device}", lambda: self.settle(instance))  # type: ignore[no-any-return]
+        settled: nn.Module = self._call(f"moving {self.cls.__name__} to {self.device}", lambda: self.settle(instance))
+        if any(isinstance(parameter, UninitializedParameter) for parameter in settled.parameters()):
+            args, kwargs = self.inputs()
+            self.forward(settled, args, kwargs)
+        return settled
 
     def settle(self, instance: nn.Module) -> nn.Module:
         """Move an instance to the task's device and dtype, and put it in the task's mode."""
@@ -115,7 +119,6 @@ class LoadedTask:
             return _arguments(self._call(f"the factory {self.spec['factory']}", self._factory()))
         if callable(getattr(self.module, "get_inputs", None)):
             return _arguments(self._call("get_inputs()", self.module.get_inputs))
-        self._need(self.cls.forward, "its forward", "--inputs", "torch.randn(8, 64)", skip=1)
         return (), {}
 
     def _factory(self) -> Callable[[], Any]:
@@ -157,18 +160,6 @@ class LoadedTask:
             where = place(error, self.root) or str(self.spec["path"])
             raise TaskProblem(f"{name[:1].upper()}{name[1:]} raises {summary(error)}", where, _advice(error)) from error
 
-    def _need(self, function: Callable[..., Any], name: str, option: str, example: str, skip: int = 0) -> None:
-        """Raise unless a callable needs no arguments; the message shows the option to give."""
-        needed = _required(function)[skip:]
-        if needed:
-            raise TaskProblem(
-                f"{name[:1].upper()}{name[1:]} of {self.cls.__name__} needs {', '.join(needed)}.".replace(
-                    "Its forward of", "The forward of"
-                ),
-                f"{self.spec['path']}:{_line(function)}",
-                f'Give them as a Python argument list: {option} "{example}".',
-            )
-
     def _place_input(self, tensor: torch.Tensor) -> torch.Tensor:
         tensor = tensor.detach().to(self.device)
         castable = tensor.dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -191,11 +182,13 @@ def load_task(spec: dict[str, Any]) -> LoadedTask:
     """Import the task's file and find its class; runs no tensor operation.
 
     Raises:
-        TaskProblem: The file does not parse or import, or has no such module class.
+        TaskProblem: The file does not parse or import, has no such module class, or arguments that it needs are missing.
     """
     module = _import_kernelbench(spec) if spec["kind"] == "kernelbench" else _import_module(spec)
     precision.apply(spec["precision"])
-    return LoadedTask(spec, module, _find_class(module, spec))
+    task = LoadedTask(spec, module, _find_class(module, spec))
+    _check_arguments(task)
+    return task
 
 
 def _import_kernelbench(spec: dict[str, Any]) -> types.ModuleType:
@@ -277,8 +270,47 @@ def _find_class(module: types.ModuleType, spec: dict[str, Any]) -> type[nn.Modul
     if found is None:
         raise TaskProblem(f"The file has no class {name}.", str(spec["path"]), next_step)
     if not (inspect.isclass(found) and issubclass(found, nn.Module)):
-        raise TaskProblem(f"{name} is not a torch.nn.Module.", f"{spec['path']}:{_line(found)}", next_step)
+        raise TaskProblem(f"{name} is not a torch.nn.Module.", f"{spec['path']}:{line(found)}", next_step)
     return found
+
+
+def _check_arguments(task: LoadedTask) -> None:
+    """Raise when the constructor or the forward needs arguments that nobody gave; the message shows what to type."""
+    spec, module = task.spec, task.module
+    given = spec["init"] or callable(getattr(module, "get_init_inputs", None))
+    init = [] if given else _required(task.cls)
+    given = spec["inputs"] or spec["factory"] or callable(getattr(module, "get_inputs", None))
+    inputs = [] if given else _required(task.cls.forward)[1:]
+    if not init and not inputs:
+        return
+    needs = [f"the constructor of {task.cls.__name__} needs {_listed(init)}"] if init else []
+    needs += [f"the forward of {task.cls.__name__} needs {_listed(inputs)}"] if inputs else []
+    options = [f'--init "{", ".join(_example_value(p) for p in init)}"'] if init else []
+    options += [f'--inputs "{", ".join(_example_tensor(p) for p in inputs)}"'] if inputs else []
+    what = " and ".join(needs)
+    raise TaskProblem(
+        f"{what[:1].upper()}{what[1:]}.",
+        f"{spec['path']}:{line(task.cls if init else task.cls.forward)}",
+        f"Give Python argument lists such as {' '.join(options)}"
+        + (", or a function that returns the inputs with --factory." if inputs else "."),
+    )
+
+
+def _listed(parameters: List[inspect.Parameter]) -> str:
+    return ", ".join(parameter.name for parameter in parameters)
+
+
+def _example_value(parameter: inspect.Parameter) -> str:
+    examples = {"float": "0.1", "bool": "True", "str": "'name'"}
+    return (
+        f"{parameter.name}={examples.get(str(getattr(parameter.annotation, '__name__', parameter.annotation)), '64')}"
+    )
+
+
+def _example_tensor(parameter: inspect.Parameter) -> str:
+    indices = any(word in parameter.name for word in ("id", "ind", "tok", "lab", "tgt"))
+    tensor = "torch.randint(0, 100, (8, 64))" if indices else "torch.randn(8, 64)"
+    return f"{parameter.name}={tensor}" if parameter.kind is parameter.KEYWORD_ONLY else tensor
 
 
 def _arguments(value: Any) -> Arguments:
@@ -294,18 +326,11 @@ def _arguments(value: Any) -> Arguments:
     return tuple(value), {}
 
 
-def _required(function: Callable[..., Any]) -> List[str]:
-    """Names of the arguments a callable cannot do without."""
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+def _required(function: Callable[..., Any]) -> List[inspect.Parameter]:
+    """Return the parameters that a callable cannot do without."""
+    loose = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     parameters = inspect.signature(function).parameters.values()
-    return [p.name for p in parameters if p.kind in kinds and p.default is inspect.Parameter.empty]
-
-
-def _line(thing: Any) -> int:
-    try:
-        return inspect.getsourcelines(thing)[1]
-    except (OSError, TypeError):
-        return 1
+    return [p for p in parameters if p.kind not in loose and p.default is inspect.Parameter.empty]
 
 
 def _advice(error: BaseException) -> str:

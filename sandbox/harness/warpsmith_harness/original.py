@@ -12,10 +12,11 @@ import torch
 from torch import nn
 
 from warpsmith_harness import values
-from warpsmith_harness.case import Answers, Case, line, same
 from warpsmith_harness.operators import operators
 from warpsmith_harness.precision import class_of, uses_tf32
-from warpsmith_harness.problems import TaskProblem
+from warpsmith_harness.problems import TaskProblem, line
+from warpsmith_harness.subject import Answers, Subject, same
+from warpsmith_harness.traffic import bytes_moved, least_bytes
 
 if TYPE_CHECKING:
     from warpsmith_harness.load import LoadedTask
@@ -34,31 +35,33 @@ def accept(task: LoadedTask) -> dict[str, Any]:
     Returns:
         ``notes`` (sentences), ``depends_on`` and ``ignores`` (names of inputs, parameters and buffers), ``precision``
         (the class it runs in), ``mutates`` (inputs and buffers that its own forward changes), ``state_strength`` (for
-        ``values.randomise_state``, so that its outputs stay finite), ``bytes_moved``, ``signature``.
+        ``values.randomise_state``, so that its outputs stay finite), ``bytes_moved`` (see ``traffic``), ``least_bytes``
+        (the floor that a time may be rejected by) and ``signature``.
 
     Raises:
         TaskProblem: It cannot be built or run, is not deterministic, ignores its inputs, or a trivial answer passes.
     """
-    case = Case(task, task.reference())
-    outputs = case.run()
-    notes = [*_check_deterministic(case, outputs), *_mutation_notes(case)]
-    mutates = [*case.changed_inputs, *case.changed_buffers]
-    strength = _randomise(case, outputs, notes)
-    outputs, exact = case.run(), case.exact()
+    subject = Subject(task, task.reference())
+    outputs = subject.run()
+    notes = [*_check_deterministic(subject, outputs), *_mutation_notes(subject)]
+    mutates = [*subject.changed_inputs, *subject.changed_buffers]
+    strength = _randomise(subject, outputs, notes)
+    outputs, exact = subject.run(), subject.exact()
     notes += exact.notes
     answers = Answers(task.spec["tolerance"], outputs, exact)
-    _check_inputs_matter(case, answers, notes)
-    _check_trivial_answers(case, answers)
-    depends_on, ignores, used = _dependence(case, answers, notes)
+    _check_inputs_matter(subject, answers, notes)
+    _check_trivial_answers(subject, answers)
+    depends_on, ignores, used = _dependence(subject, answers, notes)
     return {
         "notes": notes,
         "depends_on": depends_on,
         "ignores": ignores,
-        "precision": _precision(case, notes),
+        "precision": _precision(subject, notes),
         "mutates": mutates,
         "state_strength": strength,
-        "bytes_moved": sum(_bytes(tensor) for tensor in [*used, *outputs]),
-        "signature": _signature(case, outputs),
+        "bytes_moved": bytes_moved(subject, used, outputs),
+        "least_bytes": least_bytes(subject, outputs),
+        "signature": _signature(subject, outputs),
     }
 
 
@@ -77,37 +80,37 @@ def profile(task: LoadedTask, accepted: Optional[dict[str, Any]] = None) -> dict
 # --- Deterministic --------------------------------------------------------------------------------------------------
 
 
-def _check_deterministic(case: Case, first: list[torch.Tensor]) -> list[str]:
+def _check_deterministic(subject: Subject, first: list[torch.Tensor]) -> list[str]:
     """Run again on the same inputs; return a note if rounding differs, raise if more does."""
     drew = False
     worst = 0.0
     for _ in range(_RUNS - 1):
-        before = _generators(case.task.device)
-        again = case.run()
-        drew = drew or before != _generators(case.task.device)
+        before = _generators(subject.task.device)
+        again = subject.run()
+        drew = drew or before != _generators(subject.task.device)
         if len(again) != len(first) or any(a.shape != b.shape or a.dtype != b.dtype for a, b in zip(again, first)):
-            raise _not_deterministic(case, "the shape of its output", drew)
+            raise _not_deterministic(subject, "the shape of its output", drew)
         worst = max([worst, *(_ulps(a, b) for a, b in zip(again, first))])
     if worst > _ULPS:
-        raise _not_deterministic(case, "its output", drew)
+        raise _not_deterministic(subject, "its output", drew)
     if worst > 0:
         return [f"Its output differs by up to {worst:.1f} units in the last place from run to run, as atomic sums do."]
     return []
 
 
-def _not_deterministic(case: Case, what: str, drew: bool) -> TaskProblem:
-    name = case.task.cls.__name__
+def _not_deterministic(subject: Subject, what: str, drew: bool) -> TaskProblem:
+    name = subject.task.cls.__name__
     dropouts = [
-        part for part, module in case.reference.named_modules() if isinstance(module, nn.modules.dropout._DropoutNd)
+        part for part, module in subject.reference.named_modules() if isinstance(module, nn.modules.dropout._DropoutNd)
     ]
     why, advice = "", "Make it give equal outputs for equal inputs."
-    if drew and case.task.training and dropouts:
+    if drew and subject.task.training and dropouts:
         why, advice = f" It draws random numbers: {', '.join(dropouts)} in train mode.", "Judge it in eval mode."
     elif drew:
         why, advice = " It draws random numbers.", "Judge it in eval mode, or pass what it draws as an input."
-    elif case.changed_buffers:
-        why = f" Its forward changes {', '.join(case.changed_buffers)}."
-    where = f"{case.task.spec['path']}:{line(case.task.cls.forward)}"
+    elif subject.changed_buffers:
+        why = f" Its forward changes {', '.join(subject.changed_buffers)}."
+    where = f"{subject.task.spec['path']}:{line(subject.task.cls.forward)}"
     return TaskProblem(
         f"{name} is not deterministic: {what} differs between runs on the same inputs.{why}", where, advice
     )
@@ -136,31 +139,31 @@ def _ulps(a: torch.Tensor, b: torch.Tensor) -> float:
     return worst / scale if scale else float("inf") if worst else 0.0
 
 
-def _mutation_notes(case: Case) -> list[str]:
+def _mutation_notes(subject: Subject) -> list[str]:
     notes = []
-    if case.changed_inputs:
-        notes.append(f"Its forward changes its own inputs: {', '.join(case.changed_inputs)}.")
-    if case.changed_buffers:
-        notes.append(f"Its forward changes its buffers: {', '.join(case.changed_buffers)}.")
+    if subject.changed_inputs:
+        notes.append(f"Its forward changes its own inputs: {', '.join(subject.changed_inputs)}.")
+    if subject.changed_buffers:
+        notes.append(f"Its forward changes its buffers: {', '.join(subject.changed_buffers)}.")
     return notes
 
 
 # --- Dependence -----------------------------------------------------------------------------------------------------
 
 
-def _randomise(case: Case, initial: list[torch.Tensor], notes: list[str]) -> float:
+def _randomise(subject: Subject, initial: list[torch.Tensor], notes: list[str]) -> float:
     """Randomise the state as far as the outputs stay as finite as they were; return how far that is."""
     fraction = _finite(initial)
-    start = {name: tensor.detach().clone() for name, tensor in _state(case.reference).items()}
+    start = {name: tensor.detach().clone() for name, tensor in _state(subject.reference).items()}
     for strength in _STRENGTHS:
-        values.randomise_state(case.reference, strength)
-        case.keep_state()
-        if _finite(case.run()) >= fraction:
+        values.randomise_state(subject.reference, strength)
+        subject.keep_state()
+        if _finite(subject.run()) >= fraction:
             return strength
         with torch.no_grad():
-            for name, tensor in _state(case.reference).items():
+            for name, tensor in _state(subject.reference).items():
                 tensor.copy_(start[name])
-    case.keep_state()
+    subject.keep_state()
     notes.append("Its parameters stay as constructed: with randomised ones its output is not finite.")
     return 0.0
 
@@ -175,44 +178,46 @@ def _finite(outputs: list[torch.Tensor]) -> float:
     return min((float(torch.isfinite(tensor.float()).double().mean()) for tensor in counted), default=1.0)
 
 
-def _check_inputs_matter(case: Case, answers: Answers, notes: list[str]) -> None:
-    if not case.inputs:
+def _check_inputs_matter(subject: Subject, answers: Answers, notes: list[str]) -> None:
+    if not subject.inputs:
         raise TaskProblem(
-            f"{case.task.cls.__name__} takes no input tensors, so a constant answers it.",
-            case.task.spec["path"],
+            f"{subject.task.cls.__name__} takes no input tensors, so a constant answers it.",
+            subject.task.spec["path"],
             "Give tensors as inputs.",
         )
-    other = case.run([_other(tensor) for tensor in case.inputs])
+    other = subject.run([_other(tensor) for tensor in subject.inputs])
     constant = [i for i in range(len(answers.outputs)) if answers.passes(other, i)]
     if len(constant) == len(answers.outputs):
         raise TaskProblem(
-            f"The output of {case.task.cls.__name__} does not depend on its inputs: a constant answers it.",
-            f"{case.task.spec['path']}:{line(case.task.cls.forward)}",
+            f"The output of {subject.task.cls.__name__} does not depend on its inputs: a constant answers it.",
+            f"{subject.task.spec['path']}:{line(subject.task.cls.forward)}",
             "Check the module: operations may cancel each other, such as a softmax followed by its sum.",
         )
     if constant:
         notes.append(f"Outputs that do not depend on the inputs: {', '.join(map(str, constant))}.")
 
 
-def _dependence(case: Case, answers: Answers, notes: list[str]) -> tuple[list[str], list[str], list[torch.Tensor]]:
+def _dependence(
+    subject: Subject, answers: Answers, notes: list[str]
+) -> tuple[list[str], list[str], list[torch.Tensor]]:
     """Renew each input, parameter and buffer alone; return the names that matter, those that do not, and the former."""
     depends_on: list[str] = []
     ignores: list[str] = []
     used: list[torch.Tensor] = []
     untested: list[str] = []
     end = time.monotonic() + _DEPENDENCE_SECONDS
-    for index, (name, tensor) in enumerate(zip(case.names, case.inputs)):
+    for index, (name, tensor) in enumerate(zip(subject.names, subject.inputs)):
         new = _other(tensor)
         tested = not same(new, tensor)
         untested += [] if tested else [name]
-        inputs = [new if i == index else old for i, old in enumerate(case.inputs)]
-        matters = not tested or _matters(case, answers, inputs)
+        inputs = [new if i == index else old for i, old in enumerate(subject.inputs)]
+        matters = not tested or _matters(subject, answers, inputs)
         (depends_on if matters else ignores).append(name)
         used += [tensor] if matters else []
-    for name, tensor in _state(case.reference).items():
+    for name, tensor in _state(subject.reference).items():
         tested = time.monotonic() < end and (tensor.is_floating_point() or tensor.is_complex())
         untested += [] if tested or not tensor.dim() else [name]
-        matters = _state_matters(case, answers, tensor) if tested else tensor.dim() > 0
+        matters = _state_matters(subject, answers, tensor) if tested else tensor.dim() > 0
         (depends_on if matters else ignores).append(name)
         used += [tensor] if matters else []
     if untested:
@@ -220,24 +225,24 @@ def _dependence(case: Case, answers: Answers, notes: list[str]) -> tuple[list[st
     return depends_on, ignores, used
 
 
-def _matters(case: Case, answers: Answers, inputs: Optional[list[torch.Tensor]]) -> bool:
+def _matters(subject: Subject, answers: Answers, inputs: Optional[list[torch.Tensor]]) -> bool:
     try:
-        return not answers.passes(case.run(inputs))
+        return not answers.passes(subject.run(inputs))
     except TaskProblem:  # a value that makes the forward raise is a value that it looks at
         return True
 
 
-def _state_matters(case: Case, answers: Answers, tensor: torch.Tensor) -> bool:
+def _state_matters(subject: Subject, answers: Answers, tensor: torch.Tensor) -> bool:
     old = tensor.detach().clone()
     with torch.no_grad():
         tensor.copy_(values.randomised(tensor, True))
-    case.keep_state()
+    subject.keep_state()
     try:
-        return _matters(case, answers, None)
+        return _matters(subject, answers, None)
     finally:
         with torch.no_grad():
             tensor.copy_(old)
-        case.keep_state()
+        subject.keep_state()
 
 
 def _other(tensor: torch.Tensor) -> torch.Tensor:
@@ -250,18 +255,18 @@ def _other(tensor: torch.Tensor) -> torch.Tensor:
 # --- Trivial answers ------------------------------------------------------------------------------------------------
 
 
-def _check_trivial_answers(case: Case, answers: Answers) -> None:
-    for name, answer in _trivial(case, answers.outputs).items():
+def _check_trivial_answers(subject: Subject, answers: Answers) -> None:
+    for name, answer in _trivial(subject, answers.outputs).items():
         if answers.passes(answer):
             raise TaskProblem(
-                f"A trivial answer passes as {case.task.cls.__name__}: {name}.",
-                case.task.spec["path"],
+                f"A trivial answer passes as {subject.task.cls.__name__}: {name}.",
+                subject.task.spec["path"],
                 "Give inputs on which it has something to compute"
-                + (", or the tolerance budget." if case.task.spec["tolerance"] != "budget" else "."),
+                + (", or the tolerance budget." if subject.task.spec["tolerance"] != "budget" else "."),
             )
 
 
-def _trivial(case: Case, outputs: list[torch.Tensor]) -> dict[str, list[torch.Tensor]]:
+def _trivial(subject: Subject, outputs: list[torch.Tensor]) -> dict[str, list[torch.Tensor]]:
     answers = {
         "zeros": [torch.zeros_like(out) for out in outputs],
         "ones": [torch.ones_like(out) for out in outputs],
@@ -270,7 +275,7 @@ def _trivial(case: Case, outputs: list[torch.Tensor]) -> dict[str, list[torch.Te
     }
     if not any(out.is_floating_point() for out in outputs):
         del answers["NaN"]
-    for name, tensor in zip(case.names, case.inputs):
+    for name, tensor in zip(subject.names, subject.inputs):
         if all(out.shape == tensor.shape for out in outputs):
             answers[f"its input {name}"] = [tensor.to(out.dtype).contiguous() for out in outputs]
     return answers
@@ -284,13 +289,13 @@ def _mean(out: torch.Tensor) -> torch.Tensor:
 # --- Facts ----------------------------------------------------------------------------------------------------------
 
 
-def _precision(case: Case, notes: list[str]) -> str:
+def _precision(subject: Subject, notes: list[str]) -> str:
     """Return the class that the reference really runs in, by its dtypes and, for fp32 on CUDA, by the TF32 flags."""
-    tensors = [*case.inputs, *case.reference.parameters()]
+    tensors = [*subject.inputs, *subject.reference.parameters()]
     found = class_of(tensors)
-    if found != "fp32" or case.task.device.type != "cuda":
+    if found != "fp32" or subject.task.device.type != "cuda":
         return found
-    used, possible = uses_tf32(case.run)
+    used, possible = uses_tf32(subject.run)
     if used:
         notes.append("It runs in TF32 under its own settings, so its baselines and candidates do too.")
     elif possible:
@@ -298,12 +303,8 @@ def _precision(case: Case, notes: list[str]) -> str:
     return "tf32" if used else "fp32"
 
 
-def _signature(case: Case, outputs: list[torch.Tensor]) -> list[str]:
-    named = list(zip(case.names, case.inputs)) + list(_state(case.reference).items())
+def _signature(subject: Subject, outputs: list[torch.Tensor]) -> list[str]:
+    named = list(zip(subject.names, subject.inputs)) + list(_state(subject.reference).items())
     single = len(outputs) == 1
     named += [("output" if single else f"output {index}", tensor) for index, tensor in enumerate(outputs)]
     return [values.describe(name, tensor) for name, tensor in named]
-
-
-def _bytes(tensor: torch.Tensor) -> int:
-    return tensor.numel() * tensor.element_size()

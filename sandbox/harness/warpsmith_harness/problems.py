@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import traceback
 from pathlib import Path
-from typing import Optional
+from typing import Any, Optional
 
 
 class TaskProblem(Exception):
@@ -57,6 +58,14 @@ def place(error: BaseException, folder: Path, relative: bool = False) -> str:
         if inside is not None:
             return f"{inside if relative else filename}:{line}"
     return ""
+
+
+def line(thing: Any) -> int:
+    """Return the line a function or class starts at, 1 if it is unknown."""
+    try:
+        return inspect.getsourcelines(thing)[1]
+    except (OSError, TypeError):
+        return 1
 
 
 def _below(filename: str, folder: Path) -> Optional[Path]:

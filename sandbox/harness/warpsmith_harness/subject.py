@@ -10,13 +10,13 @@ from torch import nn
 
 from warpsmith_harness import values
 from warpsmith_harness.compare import Oracle, compare, oracle
-from warpsmith_harness.problems import TaskProblem
+from warpsmith_harness.problems import TaskProblem, line
 
 if TYPE_CHECKING:
     from warpsmith_harness.load import LoadedTask
 
 
-class Case:
+class Subject:
     """A reference with one set of inputs; every run starts from the same inputs and the same buffers.
 
     Attributes:
@@ -35,7 +35,7 @@ class Case:
         self._buffers = {name: buffer.clone() for name, buffer in reference.named_buffers()}
 
     def run(self, inputs: Optional[list[torch.Tensor]] = None) -> list[torch.Tensor]:
-        """Return copies of the output's tensors, on the case's inputs or on others."""
+        """Return copies of the output's tensors, on the subject's inputs or on others."""
         given = self.inputs if inputs is None else inputs
         copies = [values.clone_like(tensor) for tensor in given]
         args, kwargs = values.rebuild(self._structure, copies)
@@ -43,6 +43,14 @@ class Case:
         outputs = [tensor.detach().clone() for tensor in self._tensors(output)]
         self.changed_inputs = [n for n, a, b in zip(self.names, copies, given) if not same(a, b)]
         self.changed_buffers = self._restore()
+        return outputs
+
+    def differentiable(self, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+        """Return the output's tensors with their graph, on inputs that are not copied."""
+        args, kwargs = values.rebuild(self._structure, inputs)
+        with torch.enable_grad():
+            outputs = values.flatten(self.reference(*args, **kwargs))[0]
+        self._restore()
         return outputs
 
     def exact(self) -> Oracle:
@@ -78,7 +86,7 @@ class Case:
 
 
 class Answers:
-    """Holds answers against the reference's on the case's inputs, as a verdict would."""
+    """Holds answers against the reference's on the subject's inputs, as a verdict would."""
 
     def __init__(self, tolerance: str, outputs: list[torch.Tensor], exact: Oracle) -> None:
         self._tolerance = tolerance
@@ -110,11 +118,3 @@ def _input_names(reference: nn.Module, args: tuple[Any, ...], kwargs: dict[str, 
     for key, value in kwargs.items():
         names += values.names(values.flatten(value)[1], key)
     return names
-
-
-def line(function: Any) -> int:
-    """Return the line a function or class starts at, 1 if it is unknown."""
-    try:
-        return inspect.getsourcelines(function)[1]
-    except (OSError, TypeError):
-        return 1
