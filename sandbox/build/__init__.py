@@ -1,0 +1,8 @@
+"""Kernel files become one library and the description of how to call it, or diagnostics a person can act on."""
+
+from __future__ import annotations
+
+from sandbox.build.compile import Built, build_kernels
+from sandbox.build.manifest import Manifest, Recipe
+
+__all__ = ["Built", "Manifest", "Recipe", "build_kernels"]

@@ -1,0 +1,298 @@
+"""Build the kernel files of a workspace: one library, its manifest and a report; answered from the cache where it can be."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from sandbox.build import diagnostics as reduce
+from sandbox.build.compiling import LARGEST_FILE, LIBRARY, Compiled, Outcome, compile_and_link
+from sandbox.build.manifest import Manifest, Recipe
+from sandbox.build.resources import DeviceKernel, read_resources
+from sandbox.build.signature import FORM, Launcher, Parsed, parse_launchers
+from sandbox.build.sources import FOLDER, Source, Sources, read_sources
+from sandbox.build.store import Store
+from sandbox.build.target import Target, cpu_target, cuda_target
+from sandbox.errors import EnvironmentFault
+from sandbox.isolation import Isolation
+from sandbox.progress import Progress, Stage, silent
+from sandbox.verdict import BuildReport, Diagnostic, KernelResources
+
+FORMAT = "1"
+"""Part of every key: changes when what is stored changes."""
+
+TIME_LIMIT = 120.0
+"""Seconds that compiling may take unless the caller allows more."""
+
+_OBJECT = "object.o"
+_OUT_OF_MEMORY = ("Killed signal", "out of memory", "virtual memory exhausted", "Cannot allocate memory", "bad_alloc")
+
+
+@dataclass(frozen=True)
+class Built:
+    """Outcome of a build; ``manifest`` is null when it failed."""
+
+    report: BuildReport
+    manifest: Manifest | None
+
+
+@dataclass(frozen=True)
+class _Result:
+    kernels: tuple[KernelResources, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
+    manifest: Manifest | None = None
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What is to be built, how, and the keys of each object and of the whole."""
+
+    sources: Sources
+    parsed: Mapping[str, Parsed]
+    target: Target
+    arch: str
+
+    def object_key(self, source: Source) -> str:
+        seen = [(name, _sha256(data)) for name, data in sorted(self.sources.headers.items())]
+        command = self.target.compile_command(source, "")
+        return _hash(FORMAT, self.target.identity, command, source.file, _sha256(source.data), seen)
+
+    def key(self) -> str:
+        objects = [self.object_key(source) for source in self.sources.sources]
+        return _hash(FORMAT, self.arch, self.target.link_command([], ""), objects)
+
+
+def build_kernels(
+    kernels: Path,
+    *,
+    arch: str,
+    cache: Path,
+    isolation: Isolation,
+    progress: Progress = silent,
+    site_packages: Sequence[Path] = (),
+    seconds: float = TIME_LIMIT,
+    cancel: threading.Event | None = None,
+) -> Built:
+    """Compile every kernel file below a folder into one library.
+
+    Args:
+        kernels: The workspace's ``kernels`` folder.
+        arch: ``cpu``, or the present GPU's architecture such as ``sm_90``.
+        cache: Where objects and libraries are kept by the hash of what they were made from.
+        isolation: What the compilers run in.
+        progress: Told what is being compiled.
+        site_packages: Folders of the developer's interpreter where a CUDA build of torch keeps cuBLAS and cuDNN.
+        seconds: Time limit.
+        cancel: Set from another thread to stop.
+
+    Raises:
+        EnvironmentFault: This machine lacks a compiler or a library, or its disk is full.
+        InterruptedError: ``cancel`` was set.
+    """
+    began = time.monotonic()
+    sources = read_sources(kernels, suffix=".cpp" if arch == "cpu" else ".cu")
+    parsed = {source.file: parse_launchers(source.data, source.file) for source in sources.sources}
+    wrong = [*sources.diagnostics, *(each for file in parsed.values() for each in file.diagnostics), *_clashes(parsed)]
+    if wrong:
+        return _built(began, _Result(diagnostics=tuple(wrong)))
+    names = [name for source in sources.sources for name in source.libraries]
+    target = cpu_target() if arch == "cpu" else cuda_target(arch, names, tuple(site_packages))
+    try:
+        result = _build(_Job(sources, parsed, target, arch), cache, isolation, progress, seconds, cancel)
+    except InterruptedError:
+        raise
+    except OSError as error:
+        raise EnvironmentFault(
+            f"Compiled kernels cannot be kept: {error.strerror or error}.",
+            where=str(cache),
+            next_step="Free some disk space, or choose another cache folder.",
+        ) from error
+    return _built(began, result)
+
+
+def _built(began: float, result: _Result) -> Built:
+    ok = result.manifest is not None
+    report = BuildReport(ok, time.monotonic() - began, result.kernels, reduce.limit(result.diagnostics))
+    return Built(report, result.manifest)
+
+
+def _build(
+    job: _Job, cache: Path, isolation: Isolation, progress: Progress, seconds: float, cancel: threading.Event | None
+) -> _Result:
+    libraries, objects = Store(cache / "libraries"), Store(cache / "objects")
+    key = job.key()
+    if (known := _recall(libraries, key)) is not None:
+        progress(Stage("build", "this state is compiled already"))
+        return known
+    keys = {source.file: job.object_key(source) for source in job.sources.sources}
+    compiled = {file: found for file, each in keys.items() if (found := _recall_object(objects, each))}
+    missing = [file for file in keys if file not in compiled]
+    progress(Stage("build", f"compiling {', '.join(missing)}" if missing else "linking"))
+    ready = {file: each.data for file, each in compiled.items() if each.data is not None}
+    outcome = _in_scratch(cache, job, ready, isolation, seconds, cancel)
+    for file, each in outcome.compiled.items():
+        if each.data is not None:
+            texts = {"log": each.log.encode(), "readable": each.readable_log.encode()}
+            objects.put(keys[file], {_OBJECT: each.data, **texts})
+    compiled.update(outcome.compiled)
+    errors = _errors(outcome, seconds) or _unbound(outcome.symbols, job)
+    if errors or outcome.library is None:
+        return _Result(diagnostics=tuple(errors))
+    result = _remember(libraries, key, job, compiled, outcome.library, outcome.symbols)
+    libraries.prune()
+    objects.prune()
+    return result
+
+
+def _in_scratch(
+    cache: Path,
+    job: _Job,
+    ready: Mapping[str, bytes],
+    isolation: Isolation,
+    seconds: float,
+    cancel: threading.Event | None,
+) -> Outcome:
+    work = cache / "work"
+    work.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(dir=work))
+    try:
+        return compile_and_link(job.sources, job.target, ready, folder, isolation, seconds=seconds, cancel=cancel)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+# --- what went wrong -----------------------------------------------------------------------------------------------
+
+
+def _clashes(parsed: Mapping[str, Parsed]) -> list[Diagnostic]:
+    """Find launchers that share a name."""
+    first: dict[str, Launcher] = {}
+    clashes = []
+    for launcher in (launcher for file in parsed.values() for launcher in file.launchers):
+        other = first.setdefault(launcher.name, launcher)
+        if other is not launcher:
+            message = (
+                f"{launcher.name} is already defined at {other.file}:{other.line}; one launcher has one definition."
+            )
+            clashes.append(Diagnostic(launcher.file, launcher.line, message))
+    return clashes
+
+
+def _errors(outcome: Outcome, seconds: float) -> list[Diagnostic]:
+    """Explain each file that did not compile, else why the library did not link."""
+    failed = {file: each for file, each in outcome.compiled.items() if each.data is None}
+    if outcome.timed_out:
+        message = (
+            f"Compiling took longer than {seconds:.0f} s; use fewer template instances, or smaller unrolled loops."
+        )
+        return [Diagnostic(file, 0, message) for file in failed or (FOLDER,)]
+    errors = [diagnostic for file, each in failed.items() for diagnostic in _compile_errors(file, each)]
+    if errors or outcome.library is not None:
+        return errors
+    return reduce.from_linker(outcome.link_log) or [Diagnostic(FOLDER, 0, "The linker failed without a message.")]
+
+
+def _compile_errors(file: str, compiled: Compiled) -> list[Diagnostic]:
+    if "File size limit exceeded" in compiled.log or len(compiled.log) * 2 > LARGEST_FILE:
+        message = (
+            f"The compiler wrote more than {LARGEST_FILE // 1024**2} MB; something in this file grows without end."
+        )
+        return [Diagnostic(file, 0, message)]
+    if any(words in compiled.log for words in _OUT_OF_MEMORY):
+        return [Diagnostic(file, 0, "The compiler ran out of memory; use fewer or smaller template instances.")]
+    return reduce.from_compiler(compiled.readable_log, file) or [reduce.from_silence(compiled.readable_log, file)]
+
+
+def _unbound(symbols: frozenset[str], job: _Job) -> list[Diagnostic]:
+    """Find functions with C linkage that the library exports and the signature parser did not see, and their absence."""
+    seen = {launcher.name for parsed in job.parsed.values() for launcher in parsed.launchers}
+    exempt = {name for parsed in job.parsed.values() for name in parsed.exempt}
+    hidden = sorted(name for name in symbols - seen - exempt if not name.startswith("_"))
+    problems = [_hidden(name, job) for name in hidden]
+    if not problems and not seen & symbols:
+        problems.append(Diagnostic(FOLDER, 0, f"There is no launcher that Python could call: write {FORM}."))
+    return problems
+
+
+def _hidden(name: str, job: _Job) -> Diagnostic:
+    message = f"{name} has C linkage, but its signature cannot be read here; write it out, without macros: {FORM}."
+    for source in job.sources.sources:
+        for number, line in enumerate(source.data.decode(errors="replace").splitlines(), 1):
+            if name in line:
+                return Diagnostic(source.file, number, message)
+    return Diagnostic(FOLDER, 0, message)
+
+
+# --- the cache -----------------------------------------------------------------------------------------------------
+
+
+def _remember(
+    store: Store, key: str, job: _Job, compiled: Mapping[str, Compiled], library: bytes, symbols: frozenset[str]
+) -> _Result:
+    """Store a library with its manifest and report."""
+    files = [source.file for source in job.sources.sources]
+    used = [pair for file in files for pair in read_resources(compiled[file].log, compiled[file].readable_log)]
+    warnings = [each for file in files for each in reduce.from_compiler(compiled[file].readable_log, file)]
+    manifest = _manifest(store.folder / key / LIBRARY, key, job, [kernel for kernel, _ in used], symbols)
+    result = _Result(tuple(resources for _, resources in used), tuple(warnings), manifest)
+    report = {"kernels": list(map(asdict, result.kernels)), "diagnostics": list(map(asdict, warnings))}
+    texts = {"manifest.json": manifest.to_json(), "report.json": report}
+    store.put(key, {LIBRARY: library, **{name: json.dumps(data).encode() for name, data in texts.items()}})
+    return result
+
+
+def _manifest(library: Path, key: str, job: _Job, kernels: Sequence[DeviceKernel], symbols: frozenset[str]) -> Manifest:
+    sources = job.sources.sources
+    flags = {source.file: job.target.compile_flags(source) for source in sources}
+    return Manifest(
+        library=library,
+        key=key,
+        arch=job.arch,
+        functions=tuple(each for file in job.parsed.values() for each in file.launchers if each.name in symbols),
+        kernels=tuple(kernels),
+        libraries=tuple(sorted({name for source in sources for name in source.libraries})),
+        fast_math=tuple(source.file for source in sources if source.fast_math),
+        recipe=Recipe(job.target.description, flags, job.target.link_flags),
+    )
+
+
+def _recall(store: Store, key: str) -> _Result | None:
+    """Return what was built under a key, or null; an entry that cannot be read is removed."""
+    entry = store.find(key)
+    if entry is None:
+        return None
+    try:
+        report = json.loads((entry / "report.json").read_text())
+        manifest = Manifest.from_json(json.loads((entry / "manifest.json").read_text()) | {"library": entry / LIBRARY})
+        kernels = tuple(KernelResources(**each) for each in report["kernels"])
+        return _Result(kernels, tuple(Diagnostic(**each) for each in report["diagnostics"]), manifest)
+    except (OSError, ValueError, KeyError, TypeError):
+        store.discard(key)
+        return None
+
+
+def _recall_object(store: Store, key: str) -> Compiled | None:
+    entry = store.find(key)
+    if entry is None:
+        return None
+    try:
+        texts = [(entry / name).read_text() for name in ("log", "readable")]
+        return Compiled((entry / _OBJECT).read_bytes(), *texts)
+    except OSError:
+        store.discard(key)
+        return None
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _hash(*parts: object) -> str:
+    return _sha256(json.dumps(parts).encode())
