@@ -46,8 +46,10 @@ class LiteLLMModel:
         threading.Thread(target=self._warm_up, name="import litellm", daemon=True).start()
 
     def _warm_up(self) -> None:
-        import_litellm()
-        self._ready.set()
+        try:
+            import_litellm()
+        finally:
+            self._ready.set()
 
     @property
     def context_tokens(self) -> int | None:
@@ -59,7 +61,9 @@ class LiteLLMModel:
 
     async def answer(self, messages: Messages, tools: Messages, on_piece: OnPiece, /) -> Answer:
         """Ask once; see ``agent.model.Model``."""
-        litellm = await asyncio.to_thread(import_litellm)
+        while not self._ready.is_set():  # polled, so that an engine told to end does not wait for a thread
+            await asyncio.sleep(0.02)
+        litellm = import_litellm()
         try:
             stream = await litellm.acompletion(**self._request(litellm, messages, tools))
             chunks = [chunk async for chunk in _shown(_unsilent(stream), on_piece)]

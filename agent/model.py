@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from agent.events import EndReason, Event
 from agent.settings import Settings
-from sandbox.errors import ModelUnavailable, WarpsmithError
+from sandbox.errors import ModelUnavailable, UsageError, WarpsmithError
 
 DeltaKind = Literal["text", "reasoning", "tool"]
 
@@ -104,8 +103,7 @@ def make_model(settings: Settings, device: str) -> Model:
     """Return the model that the settings name; ``device`` is the session's kind, ``cpu`` or ``cuda``.
 
     Raises:
-        ModelUnavailable: None is named, or the recording is for the other kind of device.
-        UsageError: There is no such recording.
+        ModelUnavailable: None is named; or there is no such recording, or it is for the other kind of device.
     """
     if not settings.model:
         raise ModelUnavailable(
@@ -116,7 +114,10 @@ def make_model(settings: Settings, device: str) -> Model:
     if settings.model.startswith("replay:"):
         from agent.replay import ReplayModel, find_recording
 
-        recording = find_recording(settings.model.removeprefix("replay:"), Path(settings.home))
+        try:
+            recording = find_recording(settings.model.removeprefix("replay:"), settings.home)
+        except UsageError as error:
+            raise ModelRefused(error.what, where=error.where, next_step=error.next_step) from error
         return ReplayModel(recording, device, settings.replay_delay)
     from agent.litellm_model import LiteLLMModel
 

@@ -33,11 +33,13 @@ class SessionState:
         tools: The schemas sent with it.
         turns: Answers of the model so far.
         open_calls: Tool calls of the last answer that have no result yet, by id in order.
+        running_call: The one that began last.
         steering: Texts the agent has yet to be told, oldest first.
         original_files: Workspace files at the start, as blob hashes.
         judged: Attempts in order.
         decisions: The last decision on each hunk: ``(attempt, file, hunk)`` to its reason when rejected, null when accepted.
         landings: By number; ``undone`` are those taken back.
+        running: Whether a run began that has not ended.
         original: ``OriginalProfile.to_json()`` once it was measured.
     """
 
@@ -45,6 +47,7 @@ class SessionState:
     tools: list[dict[str, Any]] = field(default_factory=list)
     turns: int = 0
     open_calls: dict[str, str] = field(default_factory=dict)
+    running_call: str | None = None
     steering: list[tuple[str, str]] = field(default_factory=list)
     started: bool = False
     original_files: Mapping[str, str] = field(default_factory=dict)
@@ -52,6 +55,7 @@ class SessionState:
     decisions: dict[tuple[int, str, str], str | None] = field(default_factory=dict)
     landings: dict[int, ev.Landed] = field(default_factory=dict)
     undone: set[int] = field(default_factory=set)
+    running: bool = False
     original: dict[str, Any] | None = None
     _counted_tokens: int = 0
     _counted_messages: int = 0
@@ -61,6 +65,8 @@ class SessionState:
         match event:
             case ev.SessionStarted():
                 self.started, self.original_files = True, event.files
+            case ev.RunStarted() | ev.RunEnded():
+                self.running = isinstance(event, ev.RunStarted)
             case ev.ConversationStarted():
                 self.messages, self.tools = [event.message], event.tools
             case ev.UserMessage():
@@ -69,6 +75,8 @@ class SessionState:
                     self.steering.pop(0)
             case ev.ModelTurn():
                 self._answered(event)
+            case ev.ToolStarted():
+                self.running_call = event.call_id
             case ev.ToolFinished():
                 self.messages.append(event.message)
                 self.open_calls.pop(event.call_id, None)

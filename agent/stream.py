@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from agent import events as ev
 from agent.state import SessionState
@@ -52,7 +52,7 @@ class Stream:
         """Store bytes and return their hash."""
         return self.writer.blob(data)
 
-    def files(self, hashes: dict[str, str]) -> dict[str, bytes]:
+    def files(self, hashes: Mapping[str, str]) -> dict[str, bytes]:
         """Return the bytes of files given by their blobs."""
         return {path: read_blob(self.writer.folder, sha256) for path, sha256 in hashes.items()}
 

@@ -1,0 +1,211 @@
+"""A session without a screen: the same engine, its events on stdout as JSON lines or told on stderr, one result at the end."""
+
+from __future__ import annotations
+
+import contextlib
+import json as json_module
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Literal
+
+from agent import commands as cmd
+from agent import events as ev
+from agent.events import EndReason
+from agent.session import create_session, engine_command
+from agent.settings import Settings
+from agent.state import Judged, SessionState
+from agent.store import read_events
+from sandbox.errors import ExitCode
+from sandbox.task import TaskSpec
+
+LandPolicy = Literal["never", "full-pass"]
+
+_FAULTS = {
+    EndReason.TASK_UNUSABLE: ExitCode.USAGE,
+    EndReason.MODEL_ERROR: ExitCode.ENVIRONMENT,
+    EndReason.ENVIRONMENT: ExitCode.ENVIRONMENT,
+    EndReason.INTERNAL_ERROR: ExitCode.INTERNAL,
+    EndReason.INTERRUPTED: ExitCode.INTERRUPTED,
+}
+
+
+def run(spec: TaskSpec, settings: Settings, *, json: bool = False, land: LandPolicy = "never") -> ExitCode:
+    """Make a session, let the agent run to its end, and return whether there is a correct candidate.
+
+    Args:
+        spec: The task.
+        settings: The settings; its ``home`` gets the session.
+        json: Print every event on stdout instead of a summary.
+        land: ``full-pass`` writes the best attempt into the project if its full verdict earned reward 2 or 3.
+
+    Returns:
+        0 there is a correct candidate, 1 there is none, 2 the task cannot be used, 3 the environment or the model is at
+        fault, 4 a fault of ours, 130 interrupted.
+    """
+    return resume(create_session(spec, settings, settings.home), json=json, land=land)
+
+
+def resume(folder: Path, *, json: bool = False, land: LandPolicy = "never") -> ExitCode:
+    """Let the agent go on in an existing session; see ``run``."""
+    watcher = _Watcher(json=json)
+    for stored in read_events(folder):
+        watcher.state.apply(stored.event)
+    with _Engine(folder) as engine:
+        engine.send(cmd.Run())
+        for line, event in engine.events():
+            watcher.see(line, event)
+            if watcher.ended is None:
+                continue
+            if event is watcher.ended and land == "full-pass" and _worth_landing(watcher):
+                engine.send(cmd.Land(attempt=watcher.best_attempt))
+            elif event is watcher.ended or isinstance(event, ev.Landed | ev.LandingRefusedEvent):
+                engine.send(cmd.Close())
+        status = engine.wait()
+    if watcher.ended is None:
+        return _status(status, engine.interrupted)
+    if not json:
+        sys.stdout.write(summary(watcher.state, watcher.ended, folder))
+    code = _FAULTS.get(watcher.ended.reason)
+    return code if code is not None else ExitCode.OK if watcher.state.best else ExitCode.FAILED
+
+
+def summary(state: SessionState, ended: ev.RunEnded, folder: Path) -> str:
+    """Return the result of a run in a few lines."""
+    lines = [f"ended: {ended.reason}{f' ({ended.detail})' if ended.detail else ''}"]
+    if state.best is None:
+        lines.append(f"no correct candidate in {len(state.judged)} attempts")
+    else:
+        lines.append(f"best: attempt {state.best.attempt} of {len(state.judged)}: {_outcome(state.best)}")
+    lines += [f"landed: {entry['path']}" for n in state.landings_standing for entry in state.landings[n].files]
+    lines.append(f"session: {folder}")
+    return "\n".join(lines) + "\n"
+
+
+@dataclass
+class _Watcher:
+    """Follows the events: prints or tells them, and keeps the state they amount to."""
+
+    json: bool
+    state: SessionState = field(default_factory=SessionState)
+    started: bool = False
+    ended: ev.RunEnded | None = None
+
+    @property
+    def best_attempt(self) -> int:
+        return self.state.best.attempt if self.state.best else 0
+
+    def see(self, line: str, event: ev.Event | None) -> None:
+        if self.json:
+            sys.stdout.write(line)
+            sys.stdout.flush()
+        if event is None:
+            return
+        if not isinstance(event, ev.Live):
+            self.state.apply(event)
+        if isinstance(event, ev.RunStarted):
+            self.started = True
+        if isinstance(event, ev.RunEnded) and self.started:  # an engine also ends the run of one that was killed
+            self.ended = event
+        if not self.json and (text := narration(event)):
+            sys.stderr.write(f"{text}\n")
+            sys.stderr.flush()
+
+
+def narration(event: ev.Event) -> str:
+    """Return what to tell of an event on a terminal; empty for those that say nothing new."""
+    match event:
+        case ev.ModelTurn(turn=turn, message=message) if message["content"]:
+            return f"[{turn}] {message['content'].strip()}"
+        case ev.ModelRetry(error=error, wait_seconds=seconds):
+            return f"{error} Asking again in {seconds:.0f} s."
+        case ev.ToolStarted(name=name, arguments=arguments):
+            about = next((str(value).strip().splitlines()[0] for value in arguments.values() if str(value).strip()), "")
+            return f"  {name} {about[:100]}".rstrip()
+        case ev.StageEvent(part=part, text=text):
+            return f"    {part}: {text}"
+        case ev.Attempt(attempt=number, verdict=verdict):
+            return f"  attempt {number}: reward {verdict['reward']}: {verdict['reason']}"
+        case ev.Landed(files=files):
+            return f"landed {', '.join(str(entry['path']) for entry in files)}"
+        case (
+            ev.ErrorEvent(what=what, where=where, next_step=step)
+            | ev.LandingRefusedEvent(what=what, where=where, next_step=step)
+        ):
+            return " ".join(filter(None, (what, f"({where})" if where else "", step)))
+        case _:
+            return ""
+
+
+class _Engine:
+    """The engine as a process of its own. Ctrl-C interrupts the run; a second one ends the engine at once."""
+
+    def __init__(self, folder: Path) -> None:
+        self.interrupted = False
+        self._process = subprocess.Popen(
+            engine_command(folder), stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+        )
+        self._before = (
+            signal.signal(signal.SIGINT, self._on_interrupt),
+            signal.signal(signal.SIGTERM, self._on_interrupt),
+        )
+
+    def __enter__(self) -> _Engine:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        signal.signal(signal.SIGINT, self._before[0])
+        signal.signal(signal.SIGTERM, self._before[1])
+        self.wait()
+
+    def send(self, command: cmd.Command) -> None:
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError):  # an engine that ended says why with its status
+            self._process.stdin.write(json_module.dumps(cmd.to_json(command)).encode() + b"\n")
+            self._process.stdin.flush()
+
+    def events(self) -> Iterator[tuple[str, ev.Event | None]]:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            yield line.decode(), ev.from_json(json_module.loads(line))
+
+    def wait(self) -> int:
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
+        return self._process.wait()
+
+    def _on_interrupt(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - the signature of handlers
+        if self.interrupted:
+            self._process.kill()
+        self.interrupted = True
+        self.send(cmd.Interrupt())
+        self.send(cmd.Close())
+
+
+def _worth_landing(watcher: _Watcher) -> bool:
+    """Whether the run ended well and its best attempt is correct and faster by a full verdict."""
+    best, ended = watcher.state.best, watcher.ended
+    fine = ended is not None and ended.reason not in _FAULTS
+    return fine and best is not None and best.verdict.tier == "full" and best.verdict.reward in (2, 3)
+
+
+def _status(status: int, interrupted: bool) -> ExitCode:
+    """Return the exit code where the engine ended without ending the run."""
+    if interrupted or status == 0:
+        return ExitCode.INTERRUPTED
+    return ExitCode(status) if status in set(ExitCode) else ExitCode.INTERNAL
+
+
+def _outcome(best: Judged) -> str:
+    profile, reward = best.verdict.profile, best.verdict.reward
+    if profile is None:
+        return f"reward {reward}, not timed"
+    gains = ", ".join(
+        f"{gain.ratio:.2f}x {name} [{gain.low:.2f}, {gain.high:.2f}]" for name, gain in profile.speedup.items()
+    )
+    return f"reward {reward}, {gains} ({best.verdict.tier})"

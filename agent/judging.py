@@ -1,0 +1,151 @@
+"""The session's judge, behind a thread of its own: opened while the screen and the model are busy, asked one thing at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from agent import events as ev
+from agent.session import Session
+from agent.state import Judged
+from agent.stream import Stream
+from sandbox.errors import EnvironmentFault, InternalError, WarpsmithError
+from sandbox.isolation import best_isolation
+from sandbox.judge import Judge
+from sandbox.processes import descendants, kill_all
+from sandbox.progress import Progress, Stage
+from sandbox.snapshot import write_snapshot
+from sandbox.verdict import Tier
+
+T = TypeVar("T")
+CLOSE_SECONDS = 0.5
+"""How long the judge may take to come to rest before its processes are killed."""
+
+OnFault = Callable[[WarpsmithError], None]
+
+
+class Judging:
+    """Opens the judge, and stores what it finds as events.
+
+    Args:
+        on_fault: Told once when the judge cannot be opened: the task is unusable, or the environment at fault.
+    """
+
+    def __init__(self, session: Session, stream: Stream, on_fault: OnFault) -> None:
+        self._session = session
+        self._stream = stream
+        self._on_fault = on_fault
+        self._scratch = session.folder / "scratch"
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="judge")
+        self._judge: Judge | None = None
+        self._opened: asyncio.Task[Judge] | None = None
+        self._original: asyncio.Task[dict[str, Any]] | None = None
+        self._closing = False
+
+    def open(self) -> asyncio.Task[Judge]:
+        """Begin to open the judge, unless that was done; after a failure it is tried again."""
+        if self._opened is None or _failed(self._opened):
+            self._opened = asyncio.create_task(self._open())
+            self._opened.add_done_callback(self._tell_fault)
+        return self._opened
+
+    async def original(self) -> dict[str, Any]:
+        """Return the profile of the reference, measured once a session (``OriginalProfile.to_json()``)."""
+        if self._stream.state.original is not None:
+            return self._stream.state.original
+        if self._original is None or _failed(self._original):
+            self._original = asyncio.create_task(self._measure_original())
+        return await asyncio.shield(self._original)
+
+    async def attempt(self, files: Mapping[str, bytes], tier: Tier, call_id: str | None = None) -> Judged:
+        """Judge these files and store the attempt. Cancelling stops the judge and returns when it has stopped.
+
+        Raises:
+            TaskError, EnvironmentFault: Nothing could be judged.
+        """
+        judge = await asyncio.shield(self.open())
+        folder = write_snapshot(dict(files), self._scratch / "candidate")
+        cancel = threading.Event()
+        verdict = await self._in_thread(lambda: judge.check(folder, tier, self._stage_from_thread(), cancel), cancel)
+        hashes = {path: self._stream.blob(content) for path, content in files.items()}
+        number = len(self._stream.state.judged) + 1
+        self._stream.emit(ev.Attempt(attempt=number, files=hashes, verdict=verdict.to_json(), call_id=call_id))
+        return self._stream.state.judged[-1]
+
+    async def close(self) -> None:
+        """End the judge with everything it started."""
+        self._closing = True
+        for task in (self._opened, self._original):
+            if task is not None:
+                task.cancel()
+        idle = asyncio.get_running_loop().run_in_executor(self._thread, lambda: None)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(idle, CLOSE_SECONDS)
+        if not idle.done() or idle.cancelled():  # the judge waits for a process of its own: what it waits for has to go
+            await asyncio.to_thread(kill_all, descendants(os.getpid()))
+        if self._judge is not None:
+            await asyncio.to_thread(self._judge.close)
+        await asyncio.to_thread(self._thread.shutdown, wait=True, cancel_futures=True)
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+    async def _open(self) -> Judge:
+        shutil.rmtree(self._scratch, ignore_errors=True)
+        settings = self._session.settings
+        self._judge = Judge(
+            self._session.task,
+            isolation=best_isolation(settings.isolation or None),
+            cache=settings.cache,
+            scratch=self._scratch / "judge",
+            progress=self._stage_from_thread(),
+        )
+        await self._in_thread(self._judge.open)
+        return self._judge
+
+    def _tell_fault(self, task: asyncio.Task[Judge]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, WarpsmithError):
+            self._on_fault(error)
+        elif error is not None:
+            self._on_fault(InternalError(f"The judge could not be opened: {error!r}."))
+
+    async def _measure_original(self) -> dict[str, Any]:
+        judge = await asyncio.shield(self.open())
+        profile = await self._in_thread(lambda: judge.original(self._stage_from_thread()))
+        self._stream.emit(ev.OriginalProfiled(profile=profile.to_json()))
+        return profile.to_json()
+
+    async def _in_thread(self, work: Callable[[], T], cancel: threading.Event | None = None) -> T:
+        """Do the judge's work in its thread; when cancelled, ask it to stop and wait until it has."""
+        future = asyncio.get_running_loop().run_in_executor(self._thread, work)
+        try:
+            return await asyncio.shield(future)
+        except asyncio.CancelledError:
+            if cancel is not None:
+                cancel.set()
+                with contextlib.suppress(WarpsmithError):
+                    await asyncio.shield(future)
+            raise
+
+    def _stage_from_thread(self) -> Progress:
+        """Return a listener for the judge's thread that stores stages in the loop's."""
+        loop = asyncio.get_running_loop()
+
+        def store(stage: Stage) -> None:
+            with contextlib.suppress(EnvironmentFault):  # a full disk ends the run at the next event that matters
+                self._stream.emit(ev.StageEvent(part=stage.part, text=stage.text))
+
+        def pass_on(stage: Stage) -> None:
+            if not self._closing:
+                loop.call_soon_threadsafe(store, stage)
+
+        return pass_on
+
+
+def _failed(task: asyncio.Task[Any]) -> bool:
+    return task.done() and (task.cancelled() or task.exception() is not None)

@@ -1,0 +1,195 @@
+"""The agent's loop: ask the model, run the tools it calls, tell it the results, until one of the named reasons ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agent import events as ev
+from agent.asking import ask
+from agent.events import EndReason
+from agent.model import ContextTooLong, Model, ModelRefused, Piece, RunStopped
+from agent.redact import Redactor
+from agent.stream import Stream
+from agent.tool_calls import ToolCall, understand
+from agent.tools.base import Tool, ToolResult
+
+EMPTY_LIMIT = 3
+"""This many answers in a row with neither text nor a call end the run."""
+UNUSABLE_LIMIT = 8
+"""So do this many in a row whose calls could all not be understood."""
+ANSWER_RESERVE = 8_192
+"""Tokens of the context kept free for the answer."""
+
+NUDGE_EMPTY = "Your answer was empty. Go on with the task: call a tool, or say that you are done and why."
+NUDGE_CUT = "Your answer was cut off at the output limit. Go on from where it stopped, in smaller steps."
+NUDGE_UNJUDGED = "No attempt is correct yet. Go on until Check reports one, or say why that is impossible, which ends the run."
+
+
+@dataclass(frozen=True)
+class Ended:
+    """Why a run ended, and what there is to say about it."""
+
+    reason: EndReason
+    detail: str = ""
+
+
+class Loop:
+    """One run of the agent on a session's conversation.
+
+    Args:
+        turn_limit: Answers of the model in this run.
+        context_tokens: Budget for the request, in tokens; the model's own limit wins if it is smaller.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        tools: Sequence[Tool],
+        stream: Stream,
+        redact: Redactor,
+        *,
+        turn_limit: int,
+        context_tokens: int,
+    ) -> None:
+        self._model = model
+        self._tools: Mapping[str, Tool] = {tool.name: tool for tool in tools}
+        self._stream = stream
+        self._state = stream.state
+        self._redact = redact
+        self._turn_limit = turn_limit
+        self._context_tokens = context_tokens
+        self._unusable = 0
+        self._nudged = False
+
+    async def run(self) -> Ended:
+        """Run to the end; cancelling leaves every call that was begun with a result in the conversation."""
+        try:
+            for _ in range(self._turn_limit):
+                if ended := await self._turn():
+                    return ended
+        except RunStopped as stopped:
+            return Ended(stopped.reason, stopped.detail)
+        except ContextTooLong as error:
+            return Ended(EndReason.CONTEXT_LENGTH, str(error))
+        except ModelRefused as error:
+            return Ended(EndReason.MODEL_ERROR, str(error))
+        return Ended(EndReason.TURN_LIMIT, f"The agent used all {self._turn_limit} turns.")
+
+    async def _turn(self) -> Ended | None:
+        self._tell_steering()
+        self._check_context()
+        answer, calls = await self._answer()
+        self._unusable = 0 if any(call.problem == "" for call in calls) else self._unusable + 1
+        if calls:
+            await self._run_calls(calls)
+            if self._unusable >= UNUSABLE_LIMIT:
+                return Ended(
+                    EndReason.MODEL_SILENT, f"{self._unusable} answers in a row held no call that could be run."
+                )
+            return None
+        return self._without_calls(answer.message["content"], answer.finish_reason)
+
+    def _tell_steering(self) -> None:
+        for origin, text in list(self._state.steering):
+            self._say(text, "steer" if origin == "steer" else "decision")
+
+    def _check_context(self) -> None:
+        limits = (self._context_tokens, self._model.context_tokens or self._context_tokens)
+        used, budget = self._state.tokens, min(limits) - ANSWER_RESERVE
+        if used > budget:
+            raise ContextTooLong(f"The conversation has about {used:,} tokens; the budget is {budget:,}.")
+
+    async def _answer(self) -> tuple[ev.ModelTurn, list[ToolCall]]:
+        turn, prompt, started = self._state.turns + 1, self._state.prompt_sha256, time.monotonic()
+
+        def show(piece: Piece) -> None:
+            self._stream.emit(ev.Delta(turn=turn, kind=piece.kind, text=piece.text, call=piece.call, name=piece.name))
+
+        def note(error: str, seconds: float) -> None:
+            self._stream.emit(ev.ModelRetry(turn=turn, error=error, wait_seconds=seconds))
+
+        answer = await ask(self._model, self._state.messages, self._state.tools, show, note)
+        message, calls = understand(answer.message, turn, self._tools, cut=answer.finish_reason == "length")
+        event = ev.ModelTurn(
+            turn=turn,
+            message=message,
+            prompt_sha256=prompt,
+            finish_reason=answer.finish_reason,
+            model=answer.model,
+            seconds=round(time.monotonic() - started, 3),
+            usage=answer.usage,
+            reasoning=answer.reasoning,
+            cost_usd=answer.cost_usd,
+            token_ids=answer.token_ids,
+            logprobs=answer.logprobs,
+        )
+        self._stream.emit(event)
+        return event, calls
+
+    def _without_calls(self, text: str, finish_reason: str) -> Ended | None:
+        """Decide what an answer without calls means: the end, or a reason to ask once more."""
+        if finish_reason == "length":
+            self._say(NUDGE_CUT)
+        elif not text.strip():
+            if self._unusable >= EMPTY_LIMIT:
+                return Ended(EndReason.MODEL_SILENT, f"{self._unusable} answers in a row were empty.")
+            self._say(NUDGE_EMPTY)
+        elif self._state.steering:
+            return None
+        elif self._state.best is None and not self._nudged:
+            self._nudged = True
+            self._say(NUDGE_UNJUDGED)
+        else:
+            return Ended(EndReason.FINISHED)
+        return None
+
+    def _say(self, text: str, origin: Any = "notice") -> None:
+        self._stream.emit(ev.UserMessage(message={"role": "user", "content": text}, origin=origin))
+
+    async def _run_calls(self, calls: Sequence[ToolCall]) -> None:
+        """Run read-only calls that stand together at once, and all others one by one, in order."""
+        try:
+            for together, group in itertools.groupby(calls, self._is_read_only):
+                if together:
+                    async with asyncio.TaskGroup() as tasks:
+                        for call in group:
+                            tasks.create_task(self._run_call(call))
+                else:
+                    for call in group:
+                        await self._run_call(call)
+        except asyncio.CancelledError:
+            self.close_open_calls("Interrupted by the developer before it was done.")
+            raise
+        except BaseExceptionGroup as group_error:
+            raise group_error.exceptions[0] from None
+
+    def _is_read_only(self, call: ToolCall) -> bool:
+        return call.problem != "" or self._tools[call.name].read_only
+
+    async def _run_call(self, call: ToolCall) -> None:
+        self._stream.emit(ev.ToolStarted(call_id=call.id, name=call.name, arguments=call.arguments))
+        started = time.monotonic()
+        if call.problem:
+            result = ToolResult(ok=False, text=call.problem)
+        else:
+            result = await self._tools[call.name].run(call.arguments)
+        self._finish(call.id, call.name, result, time.monotonic() - started)
+
+    def close_open_calls(self, text: str) -> None:
+        """Give every call without a result this one, so that the conversation can go on."""
+        for call_id, name in list(self._state.open_calls.items()):
+            self._finish(call_id, name, ToolResult(ok=False, text=text), 0.0)
+
+    def _finish(self, call_id: str, name: str, result: ToolResult, seconds: float) -> None:
+        full = None if result.full is None else self._stream.blob(self._redact(result.full).encode(errors="replace"))
+        message = {"role": "tool", "tool_call_id": call_id, "content": self._redact(result.text)}
+        self._stream.emit(
+            ev.ToolFinished(
+                call_id=call_id, name=name, ok=result.ok, message=message, seconds=round(seconds, 3), full=full
+            )
+        )

@@ -1,0 +1,182 @@
+"""Runs of the agent on a session: what they need, how they start, and how each ends with a named reason."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import traceback
+from collections.abc import Sequence
+
+from agent import events as ev
+from agent.events import EndReason
+from agent.judging import Judging
+from agent.loop import Ended, Loop
+from agent.model import Model, make_model
+from agent.prompt import opening_message, system_message
+from agent.redact import Redactor
+from agent.session import Session
+from agent.skills import load_skills
+from agent.store import read_blob, read_events
+from agent.stream import Stream
+from agent.tools import workspace_tools
+from agent.tools.base import Tool
+from agent.tools.check import CheckTool
+from agent.tools.profile import ProfileTool
+from agent.tools.skill import SkillTool
+from sandbox.errors import EnvironmentFault, ModelUnavailable, TaskError, WarpsmithError
+from sandbox.isolation import best_isolation
+from sandbox.workspace import Workspace
+
+SHELL_LOST = "The session was resumed: the shell is a new one, and commands that ran in the background are gone."
+GO_ON = "The developer asks you to go on: see whether more can be gained, or say why not."
+
+
+class Running:
+    """The loop of a session, started and stopped by the engine.
+
+    Attributes:
+        judging: The session's judge.
+    """
+
+    def __init__(self, session: Session, stream: Stream, workspace: Workspace) -> None:
+        self.judging = Judging(session, stream, self._on_judge_fault)
+        self._session = session
+        self._stream = stream
+        self._workspace = workspace
+        self._redact = Redactor(os.environ)
+        self._skills = load_skills()
+        self._model: Model | None = None
+        self._tools: Sequence[Tool] = ()
+        self._task: asyncio.Task[None] | None = None
+        self._stopped = Ended(EndReason.INTERRUPTED)
+        self._resumed = bool(stream.state.messages)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a run goes on."""
+        return self._task is not None and not self._task.done()
+
+    def warm_up(self) -> None:
+        """Begin what takes long before anyone waits for it: the model's client, and the judge."""
+        for problem in self._skills.problems:
+            self._stream.emit(ev.ErrorEvent(what="A skill has a fault.", where=problem))
+        with contextlib.suppress(ModelUnavailable):  # told when a run is asked for: looking needs no model
+            self._ready_model()
+        self.judging.open()
+
+    def start(self) -> None:
+        """Start a run, unless one goes on."""
+        if not self.busy:
+            self._task = asyncio.create_task(self._run())
+
+    def stop(self, ended: Ended) -> None:
+        """Stop the run, if there is one, for this reason."""
+        if self.busy and self._task is not None:
+            self._stopped = ended
+            self._task.cancel()
+
+    async def close(self) -> None:
+        """Wait for the run that was stopped, and end the judge and the agent's shell."""
+        if self._task is not None:
+            await self._task
+        await self.judging.close()
+
+    def close_open_calls(self, text: str) -> None:
+        """Give every call that an earlier run left open a result."""
+        for call_id, name in list(self._stream.state.open_calls.items()):
+            message = {"role": "tool", "tool_call_id": call_id, "content": text}
+            self._stream.emit(ev.ToolFinished(call_id=call_id, name=name, ok=False, message=message, seconds=0.0))
+
+    async def _run(self) -> None:
+        try:
+            self._stream.emit(ev.RunStarted(turn_limit=self._session.settings.turn_limit))
+            ended = await self._to_the_end()
+        except asyncio.CancelledError:
+            ended = self._stopped
+        except TaskError as error:
+            ended = Ended(EndReason.TASK_UNUSABLE, str(error))
+        except ModelUnavailable as error:
+            ended = Ended(EndReason.MODEL_ERROR, str(error))
+        except EnvironmentFault as error:
+            ended = Ended(EndReason.ENVIRONMENT, str(error))
+        except Exception as error:  # noqa: BLE001 - the boundary of the run: whatever it is, it ends with a reason
+            traceback.print_exc()
+            ended = Ended(EndReason.INTERNAL_ERROR, f"{type(error).__name__}: {error}")
+        best = self._stream.state.best
+        attempt = best.attempt if best else None
+        self._stream.emit_anyway(ev.RunEnded(reason=ended.reason, detail=ended.detail, best_attempt=attempt))
+
+    async def _to_the_end(self) -> Ended:
+        model = self._ready_model()
+        self.judging.open()
+        self._converse()
+        settings = self._session.settings
+        loop = Loop(
+            model,
+            self._ready_tools(),
+            self._stream,
+            self._redact,
+            turn_limit=settings.turn_limit,
+            context_tokens=settings.context_tokens,
+        )
+        ended = await loop.run()
+        if ended.reason in (EndReason.FINISHED, EndReason.TURN_LIMIT, EndReason.CONTEXT_LENGTH):
+            await self._measure_best_again()
+        return ended
+
+    async def _measure_best_again(self) -> None:
+        """Judge the best attempt in full on fresh samples, if only a quick verdict says that it is the best."""
+        best = self._stream.state.best
+        if best is not None and best.verdict.tier == "quick":
+            self._stream.emit(
+                ev.StageEvent(part="profile", text=f"measuring attempt {best.attempt}, the best, in full")
+            )
+            await self.judging.attempt(self._stream.files(best.files), "full")
+
+    def _converse(self) -> None:
+        """Begin the conversation, or say what has to be said before it goes on."""
+        state = self._stream.state
+        if not state.messages:
+            spec, skills = self._session.task, self._skills
+            schemas = [{"type": "function", "function": tool.schema} for tool in self._ready_tools()]
+            system = system_message(spec, skills, self._session.settings.turn_limit)
+            self._stream.emit(ev.ConversationStarted(message=system, tools=schemas))
+            original = read_blob(self._session.folder, state.original_files[spec.candidate_file])
+            opening = opening_message(spec, original.decode(errors="replace"), state.original)
+            self._stream.emit(ev.UserMessage(message=opening, origin="task"))
+            return
+        self.close_open_calls("Interrupted before this was done.")
+        if self._resumed:
+            self._resumed = False
+            self._notice(SHELL_LOST)
+        elif not state.steering and state.messages[-1]["role"] == "assistant":
+            self._notice(GO_ON)
+
+    def _notice(self, text: str) -> None:
+        self._stream.emit(ev.UserMessage(message={"role": "user", "content": text}, origin="notice"))
+
+    def _ready_model(self) -> Model:
+        """Return the model, made once; it is told of every event, those of earlier engines first."""
+        if self._model is None:
+            model = make_model(self._session.settings, self._session.device)
+            for stored in read_events(self._session.folder):
+                model.observe(stored.event)
+            self._stream.listeners.append(model.observe)
+            self._model = model
+        return self._model
+
+    def _ready_tools(self) -> Sequence[Tool]:
+        if not self._tools:
+            isolation = best_isolation(self._session.settings.isolation or None)
+            tools = workspace_tools(self._workspace, isolation, lambda items: self._stream.emit(ev.Todo(items=items)))
+            own: list[Tool] = [ProfileTool(self.judging), CheckTool(self.judging, self._workspace, self._stream)]
+            self._tools = [*tools, *own, *([SkillTool(self._skills)] if self._skills.all else [])]
+        return self._tools
+
+    def _on_judge_fault(self, error: WarpsmithError) -> None:
+        reason = EndReason.TASK_UNUSABLE if isinstance(error, TaskError) else EndReason.ENVIRONMENT
+        if self.busy:
+            self.stop(Ended(reason, str(error)))
+        else:
+            self._stream.emit_anyway(ev.ErrorEvent(what=error.what, where=error.where, next_step=error.next_step))
