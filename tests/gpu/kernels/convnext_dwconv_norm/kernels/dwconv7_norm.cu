@@ -8,13 +8,10 @@
 #include <cstdint>
 #include <cuda_runtime.h>
 
-#ifndef STAGES
-#define STAGES 4
-#endif
-
 constexpr int CHANNELS = 96;  // one thread each
 constexpr int WARPS = CHANNELS / 32;
 constexpr int TAPS = 7;
+constexpr int STAGES = 3;                     // rows being copied or read
 constexpr int COLUMNS = 8;                     // output columns of a block
 constexpr int WINDOW = COLUMNS + 8;            // input columns it stages: a margin of four, to keep copies aligned
 constexpr int PITCH = WINDOW + 4;              // floats between staged channels: 16-byte loads meet no bank conflict

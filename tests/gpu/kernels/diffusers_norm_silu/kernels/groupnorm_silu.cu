@@ -9,18 +9,10 @@
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
-#ifndef THREADS
-#define THREADS 512
-#endif
-#ifndef VECTORS
-#define VECTORS 10
-#endif
-#ifndef CLUSTER
-#define CLUSTER 4
-#endif
-#ifndef BLOCKS_PER_SM
-#define BLOCKS_PER_SM (1024 / THREADS)
-#endif
+constexpr int THREADS = 256;
+constexpr int VECTORS = 10;
+constexpr int CLUSTER = 8;
+constexpr int BLOCKS_PER_SM = 4;  // caps a thread at 64 registers
 
 struct Moments {
     float count, mean, squares;  // squares: sum of squared deviations from the mean

@@ -7,12 +7,8 @@
 #include <cstdint>
 #include <cuda_runtime.h>
 
-#ifndef ROWS
-#define ROWS 4
-#endif
-#ifndef THREADS
-#define THREADS 224
-#endif
+constexpr int THREADS = 224;
+constexpr int ROWS = 2;
 
 __device__ __forceinline__ float max_nan(float a, float b) {  // like torch, NaN wins
     float result;
