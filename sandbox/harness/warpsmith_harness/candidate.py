@@ -7,13 +7,13 @@ import inspect
 import sys
 import types
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Iterator, Optional
+from typing import TYPE_CHECKING, Iterator, Optional
 
 import torch
 from torch import nn
 from torch.nn.parameter import UninitializedParameter
 
-from warpsmith_harness.problems import CandidateProblem, place, summary
+from warpsmith_harness.problems import CandidateProblem, line, place, summary
 from warpsmith_harness.seeds import fixed_seed
 from warpsmith_harness.values import persistent_buffers
 
@@ -39,10 +39,6 @@ def load_candidate(task: LoadedTask, folder: str, kernels: Optional[types.Module
         args, kwargs = task.constructor_arguments()
         with _candidate_problems(f"The constructor of {cls.__name__}", Path(folder)):
             instance = task.settle(cls(*args, **kwargs))
-    if not isinstance(instance, nn.Module):
-        raise CandidateProblem(
-            f"{cls.__name__}(...) gives {type(instance).__name__}, not a torch.nn.Module.", _file(task)
-        )
     _check_forward(task, instance)
     return instance
 
@@ -113,7 +109,7 @@ def _kernels_name(task: LoadedTask, name: str) -> str:
     return f"{package}.{own}" if package else own
 
 
-def _find_class(task: LoadedTask, module: types.ModuleType) -> type[Any]:
+def _find_class(task: LoadedTask, module: types.ModuleType) -> type[nn.Module]:
     name = "ModelNew" if task.spec["kind"] == "kernelbench" else task.spec["class_name"]
     found = getattr(module, name, None)
     if not inspect.isclass(found):
@@ -121,6 +117,8 @@ def _find_class(task: LoadedTask, module: types.ModuleType) -> type[Any]:
             key for key, value in vars(module).items() if inspect.isclass(value) and value.__module__ == module.__name__
         ]
         raise CandidateProblem(f"The file has no class {name}; it has {', '.join(there) or 'none'}.", _file(task))
+    if not issubclass(found, nn.Module):
+        raise CandidateProblem(f"{name} must be a torch.nn.Module.", f"{_file(task)}:{line(found)}")
     return found
 
 

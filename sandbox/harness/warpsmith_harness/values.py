@@ -251,7 +251,7 @@ def checksum(tensor: torch.Tensor) -> int:
     tail[: raw.numel() - whole] = raw[whole:]
     if raw.storage_offset() % 8:
         raw = raw.clone()
-    total = int(tail.view(torch.int64)) * _odd(raw.numel())
+    total = (int(tail.view(torch.int64)) + raw.numel()) * _odd(raw.numel())
     weights = torch.arange(1, 2 * _CHECKSUM_WORDS, 2, device=raw.device) * _odd(7)
     for index, words in enumerate(torch.split(raw[:whole].view(torch.int64), _CHECKSUM_WORDS)):
         mixed = words ^ (words >> 29)
