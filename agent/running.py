@@ -21,9 +21,9 @@ from agent.store import read_blob, read_events
 from agent.stream import Stream
 from agent.tools import workspace_tools
 from agent.tools.base import Tool
-from agent.tools.check import CheckTool
-from agent.tools.profile import ProfileTool
-from agent.tools.skill import SkillTool
+from agent.tools.check import check_tool
+from agent.tools.profile import profile_tool
+from agent.tools.skill import skill_tool
 from sandbox.errors import EnvironmentFault, ModelUnavailable, TaskError, WarpsmithError
 from sandbox.isolation import best_isolation
 from sandbox.workspace import Workspace
@@ -170,8 +170,8 @@ class Running:
         if not self._tools:
             isolation = best_isolation(self._session.settings.isolation or None)
             tools = workspace_tools(self._workspace, isolation, lambda items: self._stream.emit(ev.Todo(items=items)))
-            own: list[Tool] = [ProfileTool(self.judging), CheckTool(self.judging, self._workspace, self._stream)]
-            self._tools = [*tools, *own, *([SkillTool(self._skills)] if self._skills.all else [])]
+            own = [profile_tool(self.judging), check_tool(self.judging, self._workspace, self._stream)]
+            self._tools = [*tools, *own, *([skill_tool(self._skills)] if self._skills.all else [])]
         return self._tools
 
     def _on_judge_fault(self, error: WarpsmithError) -> None:

@@ -1,7 +1,4 @@
-"""The model's tool calls: parsed, and checked against the tools before anything runs.
-
-A call that cannot be understood is answered with what is wrong with it, and the loop goes on.
-"""
+"""The model's tool calls, parsed. One that cannot be understood carries what is wrong with it, for the model to read."""
 
 from __future__ import annotations
 
@@ -13,15 +10,6 @@ from typing import Any
 from agent.tools.base import Tool
 
 _EXCERPT = 300
-
-_TYPES: dict[str, tuple[type, ...]] = {
-    "string": (str,),
-    "integer": (int,),
-    "number": (int, float),
-    "boolean": (bool,),
-    "array": (list,),
-    "object": (dict,),
-}
 
 
 @dataclass(frozen=True)
@@ -76,28 +64,8 @@ def _parse(call_id: str, name: str, text: str, tools: Mapping[str, Tool], cut: b
         excerpt = text if len(text) <= _EXCERPT else f"{text[:_EXCERPT]}..."
         problem = f"The arguments are not valid JSON: {why}. Nothing was done; call again. They were: {excerpt}"
         return ToolCall(call_id, name, {"_raw": text}, problem)
-    if name not in tools:
-        return ToolCall(call_id, name, {"_raw": text}, f"There is no tool '{name}'. The tools are: {', '.join(tools)}.")
     if not isinstance(arguments, dict):
         problem = "The arguments must be one JSON object. Nothing was done; call again."
         return ToolCall(call_id, name, {"_raw": text}, problem)
-    mismatch = _mismatch(arguments, tools[name].schema["parameters"])
-    return ToolCall(call_id, name, arguments, f"{mismatch} Nothing was done; call again." if mismatch else "")
-
-
-def _mismatch(arguments: Mapping[str, Any], parameters: Mapping[str, Any]) -> str:
-    """Say how arguments differ from a schema of an object: missing, unknown, of the wrong type or not a choice."""
-    known = parameters.get("properties", {})
-    if missing := [name for name in parameters.get("required", ()) if name not in arguments]:
-        return f"Missing: {', '.join(missing)}."
-    if unknown := [name for name in arguments if name not in known]:
-        return f"Unknown: {', '.join(unknown)}. Known are: {', '.join(known) or 'none'}."
-    for name, value in arguments.items():
-        wanted = known[name].get("type")
-        is_flag = isinstance(value, bool) and wanted in ("integer", "number")
-        if wanted in _TYPES and (is_flag or not isinstance(value, _TYPES[wanted])):
-            return f"'{name}' must be of type {wanted}, not {type(value).__name__}."
-        choices = known[name].get("enum")
-        if choices and value not in choices:
-            return f"'{name}' must be one of: {', '.join(map(str, choices))}."
-    return ""
+    unknown = "" if name in tools else f"There is no tool '{name}'. The tools are: {', '.join(tools)}."
+    return ToolCall(call_id, name, arguments, unknown)

@@ -8,7 +8,16 @@ from pathlib import Path
 
 from agent.settings import Settings
 from sandbox.task import TaskSpec
-from sandbox.verdict import Baseline, BuildReport, GuardReport, ProfileReport, Speedup, TaskIdentity, Verdict, VerifyReport
+from sandbox.verdict import (
+    Baseline,
+    BuildReport,
+    GuardReport,
+    ProfileReport,
+    Speedup,
+    TaskIdentity,
+    Verdict,
+    VerifyReport,
+)
 
 MODULE = '''"""A small module."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agent.skills import load_skills
-from agent.tools.skill import SkillTool
+from agent.tools.skill import skill_tool
 
 
 def write(folder, name, text, **files):
@@ -62,7 +62,7 @@ def test_the_first_of_two_skills_with_one_name_counts(tmp_path):
 async def test_the_tool_reads_the_body_and_its_files_and_nothing_else(tmp_path):
     write(tmp_path / "skills", "fuse", GOOD, tiles="about tiles")
     (tmp_path / "skills" / "fuse" / "outside.md").symlink_to("/etc/hostname")
-    tool = SkillTool(load_skills([tmp_path / "skills"]))
+    tool = skill_tool(load_skills([tmp_path / "skills"]))
     body = await tool.run({"name": "fuse"})
     assert "# Body" in body.text
     assert "- references/tiles.md" in body.text

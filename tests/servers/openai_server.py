@@ -79,7 +79,9 @@ class OpenAIServer:
         self._thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._http.shutdown()
         self._http.server_close()
         self._thread.join()
@@ -91,7 +93,10 @@ class OpenAIServer:
             self.requests.append(request)
             self.times.append(time.monotonic())
         if number >= len(self.script):
-            return Reply(status=400, error={"message": f"the script has {len(self.script)} replies", "type": "invalid_request_error"})
+            return Reply(
+                status=400,
+                error={"message": f"the script has {len(self.script)} replies", "type": "invalid_request_error"},
+            )
         scripted = self.script[number]
         return scripted if isinstance(scripted, Reply) else scripted(request)
 
@@ -139,7 +144,11 @@ def _handler(server: OpenAIServer) -> type[BaseHTTPRequestHandler]:
         def _error(self, reply: Reply) -> None:
             body = json.dumps({"error": reply.error or {"message": "scripted", "type": "server_error"}}).encode()
             self.send_response(reply.status)
-            for name, value in {"Content-Type": "application/json", "Content-Length": str(len(body)), **reply.headers}.items():
+            for name, value in {
+                "Content-Type": "application/json",
+                "Content-Length": str(len(body)),
+                **reply.headers,
+            }.items():
                 self.send_header(name, value)
             self.end_headers()
             self.wfile.write(body)

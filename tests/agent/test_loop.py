@@ -1,0 +1,207 @@
+"""The loop against a real server over HTTP, with the real tools of a real workspace."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+
+import pytest
+
+from agent import events as ev
+from agent.events import EndReason
+from agent.litellm_model import LiteLLMModel
+from agent.loop import Loop
+from agent.redact import Redactor
+from agent.state import SessionState
+from agent.store import SessionWriter, read_blob, read_events
+from agent.stream import Stream
+from agent.tools import workspace_tools
+from sandbox.isolation import best_isolation
+from sandbox.workspace import Workspace
+from tests.agent.support import make_spec, make_verdict
+from tests.servers.openai_server import Call, OpenAIServer, Reply
+
+DONE = Reply(text="There is nothing more to gain.")
+
+
+class Bench:
+    """A conversation about a real workspace, and a loop over it."""
+
+    def __init__(self, folder, script, *, correct=True, secrets=None, **limits):
+        spec = make_spec(folder)
+        self.server = OpenAIServer(script)
+        self.workspace = Workspace.create(spec, folder / "session" / "workspace")
+        self.stream = Stream(SessionWriter(folder / "session"), os.open(os.devnull, os.O_WRONLY), SessionState())
+        tools = workspace_tools(self.workspace, best_isolation(), lambda items: self.stream.emit(ev.Todo(items=items)))
+        schemas = [{"type": "function", "function": tool.schema} for tool in tools]
+        system = {"role": "system", "content": "You are tested."}
+        self.stream.emit(ev.ConversationStarted(message=system, tools=schemas))
+        self.stream.emit(ev.UserMessage(message={"role": "user", "content": "Begin."}))
+        if correct:
+            self.stream.emit(ev.Attempt(attempt=1, files={}, verdict=make_verdict().to_json()))
+        self.loop = Loop(
+            LiteLLMModel("openai/test", self.server.base_url),
+            tools,
+            self.stream,
+            Redactor(secrets or {}),
+            turn_limit=limits.get("turn_limit", 20),
+            context_tokens=limits.get("context_tokens", 100_000),
+        )
+
+    async def run(self):
+        with self.server:
+            return await self.loop.run()
+
+    def events(self, kind):
+        stored = [item.event for item in read_events(self.stream.writer.folder)]
+        return [event for event in stored if isinstance(event, kind)]
+
+    @property
+    def results(self):
+        return [message["content"] for message in self.stream.state.messages if message["role"] == "tool"]
+
+
+async def test_parallel_reads_and_a_write_do_what_they_say_and_every_request_is_the_fold(tmp_path):
+    calls = [
+        Call("Read", {"file_path": "shifted.py"}, "r1"),
+        Call("Glob", {"pattern": "**/*.py"}, "r2"),
+        Call("Write", {"file_path": "kernels/one.cpp", "content": "// one\n"}, "w"),
+        Call("Read", {"file_path": "kernels/one.cpp"}, "r3"),
+    ]
+    bench = Bench(tmp_path, [Reply(text="Look first.", calls=calls), DONE])
+    ended = await bench.run()
+    assert ended.reason == EndReason.FINISHED
+    assert (bench.workspace.folder / "kernels" / "one.cpp").read_text() == "// one\n"
+    by_id = {m["tool_call_id"]: m["content"] for m in bench.stream.state.messages if m["role"] == "tool"}
+    assert set(by_id) == {"r1", "r2", "w", "r3"}
+    assert "class Shifted" in by_id["r1"]
+    assert "// one" in by_id["r3"]
+    refolded = SessionState()
+    sent = iter(bench.server.requests)
+    for item in read_events(bench.stream.writer.folder):
+        if isinstance(item.event, ev.ModelTurn):
+            assert item.event.prompt_sha256 == refolded.prompt_sha256
+            assert next(sent)["messages"] == refolded.messages
+        refolded.apply(item.event)
+
+
+async def test_malformed_and_unknown_calls_are_answered_and_the_loop_goes_on(tmp_path):
+    bad = Reply(calls=[Call("Read", '{"file_path": "shif', "a"), Call("Browse", {}, "b"), Call("Read", {}, "c")])
+    bench = Bench(tmp_path, [bad, DONE])
+    ended = await bench.run()
+    assert ended.reason == EndReason.FINISHED
+    assert "not valid JSON" in bench.results[0]
+    assert "There is no tool 'Browse'" in bench.results[1]
+    assert "file_path" in bench.results[2]
+    assert [event.ok for event in bench.events(ev.ToolFinished)] == [False, False, False]
+    assert bench.events(ev.ToolStarted)[0].arguments == {"_raw": '{"file_path": "shif'}
+    assert json.loads(bench.server.requests[1]["messages"][2]["tool_calls"][0]["function"]["arguments"]) == {}
+
+
+async def test_retries_are_events_and_the_answer_counts_once(tmp_path):
+    script = [
+        Reply(status=429, headers={"Retry-After": "0"}),
+        Reply(text="an answer that is cut off", drop_after=3),
+        DONE,
+    ]
+    bench = Bench(tmp_path, script)
+    assert (await bench.run()).reason == EndReason.FINISHED
+    assert len(bench.events(ev.ModelRetry)) == 2
+    assert [event.turn for event in bench.events(ev.ModelTurn)] == [1]
+
+
+@pytest.mark.parametrize(
+    ("reply", "reason", "said"),
+    [
+        (Reply(status=401, error={"message": "bad key"}), EndReason.MODEL_ERROR, "bad key"),
+        (Reply(status=400, error={"message": "maximum context length is 9"}), EndReason.CONTEXT_LENGTH, "length is 9"),
+    ],
+)
+async def test_what_the_provider_refuses_ends_the_run_with_its_reason(tmp_path, reply, reason, said):
+    ended = await Bench(tmp_path, [reply]).run()
+    assert ended.reason == reason
+    assert said in ended.detail
+
+
+async def test_a_full_context_ends_the_run_before_it_is_sent(tmp_path):
+    bench = Bench(tmp_path, [DONE], context_tokens=8_200)
+    assert (await bench.run()).reason == EndReason.CONTEXT_LENGTH
+    assert bench.server.requests == []
+
+
+async def test_the_turn_limit_ends_the_run(tmp_path):
+    read = Reply(calls=[Call("Read", {"file_path": "shifted.py"})])
+    bench = Bench(tmp_path, [read, read, read], turn_limit=2)
+    assert (await bench.run()).reason == EndReason.TURN_LIMIT
+    assert len(bench.server.requests) == 2
+
+
+async def test_a_silent_model_is_nudged_twice_and_then_given_up(tmp_path):
+    bench = Bench(tmp_path, [Reply(), Reply(), Reply(), Reply()])
+    assert (await bench.run()).reason == EndReason.MODEL_SILENT
+    assert len(bench.server.requests) == 3
+    assert "empty" in bench.server.requests[2]["messages"][-1]["content"]
+
+
+async def test_a_model_that_never_writes_a_usable_call_is_given_up(tmp_path):
+    bench = Bench(tmp_path, [Reply(calls=[Call("Read", "{")])] * 20)
+    assert (await bench.run()).reason == EndReason.MODEL_SILENT
+    assert len(bench.server.requests) == 8
+
+
+async def test_without_a_correct_attempt_the_end_is_questioned_once(tmp_path):
+    bench = Bench(tmp_path, [DONE, DONE], correct=False)
+    assert (await bench.run()).reason == EndReason.FINISHED
+    assert len(bench.server.requests) == 2
+
+
+async def test_an_answer_cut_at_the_output_limit_is_continued(tmp_path):
+    bench = Bench(tmp_path, [Reply(text="and then", finish="length"), DONE])
+    assert (await bench.run()).reason == EndReason.FINISHED
+    assert "cut off" in bench.server.requests[1]["messages"][-1]["content"]
+
+
+async def test_steering_is_told_before_the_next_turn_and_keeps_a_finished_run_going(tmp_path):
+    bench = None
+
+    def finish_while_steered(request):
+        bench.stream.emit(ev.Steered(text="also drop the clamp"))
+        return Reply(text="I am done.")
+
+    bench = Bench(tmp_path, [finish_while_steered, DONE])
+    assert (await bench.run()).reason == EndReason.FINISHED
+    assert bench.server.requests[1]["messages"][-1] == {"role": "user", "content": "also drop the clamp"}
+    assert [event.origin for event in bench.events(ev.UserMessage)] == ["task", "steer"]
+
+
+async def test_interrupting_a_tool_leaves_a_conversation_that_can_go_on(tmp_path):
+    calls = [Call("Bash", {"command": "sleep 60"}, "b"), Call("Read", {"file_path": "shifted.py"}, "r")]
+    bench = Bench(tmp_path, [Reply(calls=calls)])
+    with bench.server:
+        task = asyncio.create_task(bench.loop.run())
+        while not bench.events(ev.ToolStarted):
+            await asyncio.sleep(0.05)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(task, 10)
+    answered = [message["tool_call_id"] for message in bench.stream.state.messages if message["role"] == "tool"]
+    assert answered == ["b", "r"]
+    assert bench.stream.state.open_calls == {}
+
+
+async def test_a_secret_never_reaches_the_conversation_nor_the_disk(tmp_path):
+    secret = "a-very-secret-value"
+    call = Call("Bash", {"command": f"printf '{secret[:7]}%s\\n' '{secret[7:]}'"})
+    bench = Bench(tmp_path, [Reply(calls=[call]), DONE], secrets={"SOME_API_KEY": secret})
+    await bench.run()
+    assert "[redacted: SOME_API_KEY]" in bench.results[0]
+    assert secret not in json.dumps(bench.server.requests[1]["messages"][-1])
+
+
+async def test_the_whole_of_a_clipped_output_is_kept_as_a_blob(tmp_path):
+    bench = Bench(tmp_path, [Reply(calls=[Call("Bash", {"command": "seq 1 30000"})]), DONE])
+    await bench.run()
+    (event,) = bench.events(ev.ToolFinished)
+    assert len(event.message["content"]) < 20_000
+    assert b"\n15000\n" in read_blob(bench.stream.writer.folder, event.full)

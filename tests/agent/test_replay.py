@@ -1,0 +1,117 @@
+"""Replay: recorded answers are played, and the run ends when today's results no longer fit."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent import events as ev
+from agent.model import ModelRefused, RunStopped, make_model
+from agent.replay import ReplayModel, find_recording
+from agent.session import create_session
+from agent.store import SessionWriter
+from sandbox.errors import UsageError
+from tests.agent.support import make_settings, make_spec, make_verdict
+
+
+def turn(number, text, *calls):
+    message = {"role": "assistant", "content": text}
+    if calls:
+        message["tool_calls"] = [
+            {"id": f"c{i}", "type": "function", "function": {"name": name, "arguments": arguments}}
+            for i, (name, arguments) in enumerate(calls)
+        ]
+    return ev.ModelTurn(
+        turn=number, message=message, prompt_sha256="", finish_reason="stop", model="recorded/model", seconds=1
+    )
+
+
+def result(name, ok=True, call_id="c0"):
+    message = {"role": "tool", "tool_call_id": call_id, "content": ""}
+    return ev.ToolFinished(call_id=call_id, name=name, ok=ok, message=message, seconds=0)
+
+
+def attempt(ok=True):
+    return ev.Attempt(attempt=1, files={}, verdict=make_verdict(ok=ok).to_json(), call_id="c0")
+
+
+WRITE = turn(1, "First I write it.", ("Write", '{"path": "a"}'))
+CHECK = turn(2, "", ("Check", "{}"))
+DONE = turn(3, "It is faster.")
+
+
+@pytest.fixture
+def recording(tmp_path):
+    settings = make_settings(tmp_path)
+    folder = create_session(make_spec(tmp_path), settings, settings.home)
+    writer = SessionWriter(folder)
+    for event in (WRITE, result("Write"), CHECK, attempt(ok=False), result("Check", ok=False), DONE):
+        writer.append(event)
+    writer.close()
+    return folder
+
+
+async def ask(model):
+    pieces = []
+    answer = await model.answer([], [], pieces.append)
+    return answer, pieces
+
+
+async def test_answers_are_played_in_order_and_stream(recording):
+    model = ReplayModel(recording, "cpu")
+    answer, pieces = await ask(model)
+    assert answer.message == WRITE.message
+    assert answer.model == "recorded/model"
+    assert "".join(piece.text for piece in pieces if piece.kind == "text").strip() == "First I write it."
+    assert [piece.name for piece in pieces if piece.kind == "tool"] == ["Write"]
+    for event in (WRITE, result("Write")):
+        model.observe(event)
+    assert (await ask(model))[0].message == CHECK.message
+    for event in (CHECK, attempt(ok=False), result("Check", ok=False)):
+        model.observe(event)
+    assert (await ask(model))[0].message == DONE.message
+    model.observe(DONE)
+    with pytest.raises(RunStopped) as stopped:
+        await ask(model)
+    assert stopped.value.reason == ev.EndReason.FINISHED
+
+
+@pytest.mark.parametrize(
+    ("today", "said"),
+    [
+        ((WRITE, result("Write", ok=False)), "Write call of answer 1: recorded Write went well, today Write failed"),
+        (
+            (WRITE, result("Write"), CHECK, attempt(ok=True), result("Check", ok=True)),
+            "recorded Check failed (build failed), today Check went well (build passed, guard passed, verify passed)",
+        ),
+    ],
+)
+async def test_the_run_ends_when_todays_results_no_longer_fit(recording, today, said):
+    model = ReplayModel(recording, "cpu")
+    for event in today:
+        model.observe(event)
+    with pytest.raises(RunStopped) as stopped:
+        await ask(model)
+    assert stopped.value.reason == ev.EndReason.REPLAY_DIVERGED
+    assert said in stopped.value.detail
+
+
+def test_a_recording_of_the_other_kind_of_device_is_refused(recording):
+    with pytest.raises(ModelRefused, match="made on cpu, and this session is on cuda"):
+        ReplayModel(recording, "cuda")
+
+
+def test_recordings_are_found_by_path_by_id_and_by_last(recording, tmp_path):
+    home = make_settings(tmp_path).home
+    assert find_recording(str(recording), home) == recording
+    assert find_recording("last", home) == recording
+    assert find_recording(recording.name.split("-")[2], home) == recording
+    with pytest.raises(UsageError, match="no recording 'nothing'"):
+        find_recording("nothing", home)
+
+
+def test_a_model_is_chosen_by_the_settings(recording, tmp_path):
+    assert isinstance(make_model(make_settings(tmp_path, model="replay:last"), "cpu"), ReplayModel)
+    with pytest.raises(ModelRefused, match="no recording 'nothing'"):
+        make_model(make_settings(tmp_path, model="replay:nothing"), "cpu")
+    with pytest.raises(Exception, match="No model is chosen"):
+        make_model(make_settings(tmp_path), "cpu")
