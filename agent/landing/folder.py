@@ -1,0 +1,153 @@
+"""The folder of kernels that lands beside a module: its sources, and all it takes to run them without Warpsmith."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import keyword
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import sandbox
+from agent.landing.fallback import Fallback
+from agent.landing.verified import VerifiedInputs
+from sandbox.build.signature import Launcher, parse_launchers
+from sandbox.build.sources import HEADER_SUFFIXES, read_directives
+from sandbox.build.target import Target, cpu_target, cuda_target
+from sandbox.task import TaskSpec
+from sandbox.verdict import Verdict
+
+RECORD = "landed.json"
+ORIGINAL = "_original.py"
+FORMAT = "warpsmith.landed/1"
+_RUNTIME = Path(__file__).parent / "runtime"
+_BINDING = Path(sandbox.__file__).parent / "harness/warpsmith_harness/kernels.py"
+
+
+def kernel_files(spec: TaskSpec, state: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Return the sources and headers of a state, by their path below its ``kernels`` folder."""
+    kept = {spec.kernel_suffix, *HEADER_SUFFIXES}
+    inside = {name.removeprefix("kernels/"): data for name, data in state.items() if name.startswith("kernels/")}
+    return {name: data for name, data in sorted(inside.items()) if Path(name).suffix in kept}
+
+
+def package(spec: TaskSpec, kernels: Mapping[str, bytes], verdict: Verdict) -> tuple[dict[str, bytes], dict[str, Any]]:
+    """Return the files of a folder of kernels without its record, and the record."""
+    sources = {name: data for name, data in kernels.items() if Path(name).suffix == spec.kernel_suffix}
+    launchers = [each for name, data in sources.items() for each in parse_launchers(data, name).launchers]
+    record: dict[str, Any] = {
+        "format": FORMAT,
+        "class": spec.candidate_class,
+        "device": spec.device.partition(":")[0],
+        "functions": [launcher.to_json() for launcher in launchers],
+        "recipe": _recipe(spec, sources, kernels, verdict),
+        "verdict": _summary(verdict),
+    }
+    digest = hashlib.sha256(json.dumps(record["recipe"], sort_keys=True).encode())
+    for name, data in kernels.items():
+        digest.update(f"\0{name}\0".encode() + data)
+    record["namespace"] = re.sub(r"\W", "_", spec.kernels_module, flags=re.ASCII) + "_" + digest.hexdigest()[:8]
+    files = {path.name: path.read_bytes() for path in sorted(_RUNTIME.glob("_*.py"))}
+    files |= {"_kernels.py": _BINDING.read_bytes(), **kernels}
+    files["__init__.py"] = _init_source(spec, launchers, verdict).encode()
+    return files, record
+
+
+def guarded(record: dict[str, Any], verified: VerifiedInputs, fallback: Fallback) -> dict[str, Any]:
+    """Add to a record what the landed class checks, and how its original runs."""
+    return {**record, "contract": verified.to_json(), "original": fallback.to_json()}
+
+
+def _recipe(
+    spec: TaskSpec, sources: Mapping[str, bytes], kernels: Mapping[str, bytes], verdict: Verdict
+) -> dict[str, Any]:
+    """Return how the library is made: flags of each file, without the architecture, which the machine it runs on decides."""
+    target = cpu_target() if spec.kernel_suffix == ".cpp" else cuda_target(str(verdict.environment["sm"]), (), ())
+    files: dict[str, Any] = {}
+    for name, data in sources.items():
+        libraries, fast_math, _ = read_directives(data.decode(errors="replace"), cuda=spec.kernel_suffix == ".cu")
+        files[name] = {"flags": [*_flags(target), *(target.fast_math if fast_math else ())], "link": list(libraries)}
+    return {
+        "files": files,
+        "headers": [name for name in kernels if name not in sources],
+        "link": ["-fopenmp"] if spec.kernel_suffix == ".cpp" else [],
+    }
+
+
+def _flags(target: Target) -> list[str]:
+    flags = list(target.flags)
+    if "-gencode" in flags:
+        position = flags.index("-gencode")
+        del flags[position : position + 2]
+    return [flag for flag in flags if flag != "-Xptxas=-v"]
+
+
+def _summary(verdict: Verdict) -> dict[str, Any]:
+    """Return what a later look at the landing needs of the verdict."""
+    speedup = {} if verdict.profile is None else {name: vars(each) for name, each in verdict.profile.speedup.items()}
+    return {
+        "tier": verdict.tier,
+        "reward": verdict.reward,
+        "candidate_sha256": verdict.candidate_sha256,
+        "environment": verdict.environment,
+        "speedup": speedup,
+    }
+
+
+def _init_source(spec: TaskSpec, launchers: list[Launcher], verdict: Verdict) -> str:
+    lines = [
+        f'"""Kernels of {spec.candidate_class} in {spec.candidate_file}, written, judged and landed by Warpsmith.',
+        "",
+        *_claims(verdict),
+        "They are compiled on first use, for the machine they run on, into the user's cache.",
+    ]
+    if spec.kind == "module":
+        lines += [
+            "",
+            "A call like those that were verified (dtypes, shapes, device, no gradients) runs them. Any other call runs the",
+            f"original forward, which {ORIGINAL} keeps. counts() tells how often each happened, and why.",
+        ]
+    lines += [
+        '"""',
+        "",
+        "from . import _kernels, _runtime",
+        "",
+        "_landing = _runtime.Landing(__name__, __file__, _kernels.bind)",
+    ]
+    if spec.kind == "module":
+        lines += ["landed = _landing.landed"]
+    lines += ["counts = _landing.counts", ""]
+    lines += [f'_{launcher.name} = _landing.operator("{launcher.name}")' for launcher in launchers]
+    for launcher in launchers:
+        names = ", ".join(_python_names(launcher))
+        written = [param.name for param in launcher.params if param.kind == "output"]
+        lines += [
+            "",
+            "",
+            f"def {launcher.name}({names}):",
+            f'    """Run {launcher.name} of {launcher.file}; it writes {", ".join(written) or "nothing"}."""',
+            f"    _{launcher.name}({names})",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _claims(verdict: Verdict) -> list[str]:
+    """Say in a sentence or two what was measured, and on what."""
+    environment = verdict.environment
+    lines = [f"Verified on {environment.get('device', 'this machine')} with torch {environment.get('torch', '')}."]
+    if verdict.profile is not None:
+        for name, each in verdict.profile.speedup.items():
+            lines.append(f"Speed against {name}: {each.ratio:.2f} times ({each.low:.2f} to {each.high:.2f}).")
+    return lines
+
+
+def _python_names(launcher: Launcher) -> list[str]:
+    names: list[str] = []
+    for param in launcher.params:
+        name = param.name.lstrip("_") or "arg"
+        while keyword.iskeyword(name) or name in names:
+            name += "_"
+        names.append(name)
+    return names

@@ -1,0 +1,86 @@
+"""The one addition a landing makes to the judged source: a decorator that runs the original code where nothing was verified."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+GUARD = "landed"
+"""The decorator's name in the folder of kernels."""
+
+
+def add_guard(source: bytes, class_name: str, kernels_import: str) -> bytes:
+    """Decorate a class with ``@landed`` and import that beside the kernels; every other byte stays.
+
+    Args:
+        source: A Python file that parses and holds the class.
+        class_name: The class that was judged.
+        kernels_import: ``from .blocks_kernels import``, as the file imports its kernels.
+    """
+    tree = ast.parse(source)
+    lines = source.splitlines(keepends=True)
+    start = first_line(find_class(tree, class_name))
+    class_line = lines[start - 1]
+    indent = class_line[: len(class_line) - len(class_line.lstrip())]
+    end = class_line[len(class_line.rstrip(b"\r\n")) :] or b"\n"
+    name = _free_name(tree)
+    renamed = "" if name == GUARD else f" as {name}"
+    statement = f"{kernels_import} {GUARD}{renamed}".encode()
+    lines.insert(start - 1, indent + b"@" + name.encode() + end)
+    position = _last_line_of_import(tree, kernels_import)
+    if position is None or position >= start:
+        lines.insert(start - 1, indent + statement + end)
+    else:
+        lines.insert(position, statement + end)
+    return b"".join(lines)
+
+
+def find_class(tree: ast.Module, name: str) -> ast.ClassDef:
+    """Return the class statement that gives a name its value: the last one. Raises ``LookupError`` if there is none."""
+    found = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef) and node.name == name]
+    if not found:
+        raise LookupError(name)
+    return max(found, key=lambda node: node.lineno)
+
+
+def first_line(node: ast.ClassDef) -> int:
+    """Return the number of a class statement's first line, its decorators included."""
+    return min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+
+
+def imports_kernels(tree: ast.Module, kernels_import: str) -> bool:
+    """Whether a file imports from the folder of kernels anywhere."""
+    return any(_is_kernels_import(node, kernels_import) for node in ast.walk(tree))
+
+
+def _is_kernels_import(node: ast.AST, kernels_import: str) -> bool:
+    if not isinstance(node, ast.ImportFrom):
+        return False
+    return f"from {'.' * node.level}{node.module or ''} import" == kernels_import
+
+
+def _last_line_of_import(tree: ast.Module, kernels_import: str) -> int | None:
+    """Return the number of the line after which the kernels are imported at the top level; None if nowhere."""
+    found = [node.end_lineno for node in tree.body if _is_kernels_import(node, kernels_import)]
+    return found[0] if found else None
+
+
+def _free_name(tree: ast.Module) -> str:
+    taken = set(_names(tree))
+    name = GUARD
+    while name in taken:
+        name = f"_{name}"
+    return name
+
+
+def _names(tree: ast.Module) -> Iterator[str]:
+    """Yield every name a file binds or uses."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            yield node.id
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.alias):
+            yield (node.asname or node.name).partition(".")[0]
+        elif isinstance(node, ast.arg):
+            yield node.arg

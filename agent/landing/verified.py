@@ -1,0 +1,149 @@
+"""What a verdict holds for: the inputs, state and constructor arguments that were judged, as the landed code checks them."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sandbox.errors import InternalError
+from sandbox.task import TaskSpec
+
+_LINE = re.compile(
+    r"(?P<name>.+): (?P<dtype>\w+) \[(?P<shape>[\d, ]*)\] (?:contiguous|strides \[(?P<strides>[\d, ]*)\])"
+)
+
+
+@dataclass(frozen=True)
+class VerifiedTensor:
+    """An input, parameter or buffer: ``x``, ``x[0]['mask']`` or ``norm.weight``; ``strides`` is None if contiguous."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class VerifiedInputs:
+    """What one judged call was like. Plain values are kept as Python literals, so that tuples stay tuples.
+
+    Attributes:
+        signature: The inputs in the order of forward's parameters, then parameters and buffers.
+        constants: Arguments of forward that are no tensors, by name (``{"mask": "None"}``), as far as they are known.
+        init: ``args`` and ``kwargs`` of the constructor, null for what is no literal; None if nothing is known of them.
+        device: ``cpu`` or ``cuda``.
+        training: Whether the module was in train mode.
+    """
+
+    signature: tuple[VerifiedTensor, ...]
+    constants: dict[str, str]
+    init: dict[str, Any] | None
+    device: str
+    training: bool
+
+    @classmethod
+    def of(cls, spec: TaskSpec, signature: Iterable[str], source: bytes) -> VerifiedInputs:
+        """Read what was verified from a task and the judge's profile of its reference.
+
+        Args:
+            spec: The task.
+            signature: ``OriginalProfile.signature``.
+            source: The reference's file.
+        """
+        tree = ast.parse(source)
+        return cls(
+            signature=tuple(_tensors(list(signature))),
+            constants=_constants(spec, tree),
+            init=_init(spec, tree),
+            device=spec.device.partition(":")[0],
+            training=spec.training,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the record as JSON data."""
+        return asdict(self)
+
+
+def _tensors(lines: list[str]) -> Iterator[VerifiedTensor]:
+    """Read lines such as ``x: float32 [8, 64] contiguous``, without those of the outputs, which come last."""
+    while lines and re.match(r"output( \d+)?: ", lines[-1]):
+        single = lines.pop().startswith("output: ")
+        if single:
+            break
+    for line in lines:
+        found = _LINE.fullmatch(line)
+        if found is None:
+            raise InternalError(f"The signature of the reference cannot be read: {line!r}.")
+        strides = None if found["strides"] is None else _numbers(found["strides"])
+        yield VerifiedTensor(found["name"], found["dtype"], _numbers(found["shape"]), strides)
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", text))
+
+
+def _init(spec: TaskSpec, tree: ast.Module) -> dict[str, Any] | None:
+    """Return the constructor's arguments, where the task states them or there are none."""
+    if not spec.init and any(
+        isinstance(node, ast.FunctionDef) and node.name == "get_init_inputs" for node in tree.body
+    ):
+        return None
+    call = _call(spec.init)
+    if any(isinstance(argument, ast.Starred) for argument in call.args) or any(k.arg is None for k in call.keywords):
+        return None
+    kwargs = {keyword.arg: _literal(keyword.value) for keyword in call.keywords}
+    return {"args": [_literal(argument) for argument in call.args], "kwargs": kwargs}
+
+
+def _constants(spec: TaskSpec, tree: ast.Module) -> dict[str, str]:
+    """Return the plain values among the inputs that the task states."""
+    call = _call(spec.inputs)
+    names = _parameters(tree, spec.class_name)
+    found: dict[str, str] = {}
+    for position, argument in enumerate(call.args):
+        found |= _leaves(names[position] if position < len(names) else f"args[{position}]", argument)
+    for keyword in call.keywords:
+        found |= _leaves(keyword.arg, keyword.value) if keyword.arg else {}
+    return found
+
+
+def _leaves(name: str, node: ast.expr) -> dict[str, str]:
+    if isinstance(node, ast.Tuple | ast.List):
+        pairs = [(f"{name}[{position}]", item) for position, item in enumerate(node.elts)]
+    elif isinstance(node, ast.Dict):
+        pairs = [
+            (f"{name}[{key.value!r}]", value)
+            for key, value in zip(node.keys, node.values, strict=True)
+            if isinstance(key, ast.Constant)
+        ]
+    else:
+        literal = _literal(node)
+        return {} if literal is None else {name: literal}
+    return {key: value for each, item in pairs for key, value in _leaves(each, item).items()}
+
+
+def _parameters(tree: ast.Module, class_name: str) -> list[str]:
+    """Return the names of forward's parameters that can be given by position."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef) and node.name == class_name:
+            for member in node.body:
+                if isinstance(member, ast.FunctionDef) and member.name == "forward":
+                    return [each.arg for each in (*member.args.posonlyargs, *member.args.args)][1:]
+    return []
+
+
+def _call(arguments: str) -> ast.Call:
+    tree = ast.parse(f"f({arguments}\n)", mode="eval").body
+    assert isinstance(tree, ast.Call)
+    return tree
+
+
+def _literal(node: ast.expr) -> str | None:
+    """Return a literal's text, or None for anything else."""
+    try:
+        return repr(ast.literal_eval(node))
+    except ValueError:
+        return None
