@@ -160,17 +160,16 @@ def _within(got: torch.Tensor, wanted: torch.Tensor, best: torch.Tensor, budget:
         rounded = exact.to(wanted.dtype).to(exact.dtype)
         target = ours if budget.published else exact
         off = (theirs - target).abs()
-        finite = torch.isfinite(theirs)
-        near = finite & (off <= budget.absolute + budget.relative * ours.abs())
+        finite = torch.isfinite(theirs) & torch.isfinite(target)
+        allowed = budget.absolute + budget.relative * target.abs() if budget.relative else budget.absolute
+        near = finite & (off <= allowed)
         masks.append(~(near | _same_special(theirs, ours) | _same_special(theirs, rounded)))
-        measured = torch.where(finite & torch.isfinite(target), off, 0.0)
-        error = max(error, float(measured.max()))
+        error = max(error, float(torch.where(finite, off, 0.0).max()))
     wrong = torch.cat(masks)
     if not bool(wrong.any()):
         return _Result(error, scale, "")
     known = error if bool(torch.isfinite(got.reshape(-1)[wrong]).any()) else None
-    allowed = budget.absolute if not budget.relative else _PUBLISHED
-    return _Result(known, scale, diagnose(got, wanted, wrong.view(got.shape), allowed, scale))
+    return _Result(known, scale, diagnose(got, wanted, wrong.view(got.shape), budget.absolute, scale))
 
 
 def _same_special(theirs: torch.Tensor, other: torch.Tensor) -> torch.Tensor:

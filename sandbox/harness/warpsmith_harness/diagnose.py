@@ -80,10 +80,14 @@ def _factor(got: torch.Tensor, wanted: torch.Tensor, allowed: float) -> str:
     if ours.numel() < 2 or ours[index] == 0:
         return ""
     factor = (theirs[index] / ours[index]).item()
-    if _close(got, (wanted * factor).to(got.dtype), max(allowed, 1e-3 * abs(ours[index].item() * factor))):
+    if abs(factor - 1) > _LOW_PRECISION and _close(
+        got, (wanted * factor).to(got.dtype), max(allowed, 1e-3 * abs(ours[index].item() * factor))
+    ):
         return f"Every element is {factor:.4g} times what it should be"
     difference = (theirs[index] - ours[index]).item()
-    if _close(got, (wanted + difference).to(got.dtype), max(allowed, 1e-3 * abs(difference))):
+    if abs(difference) > _LOW_PRECISION * abs(ours[index].item()) and _close(
+        got, (wanted + difference).to(got.dtype), max(allowed, 1e-3 * abs(difference))
+    ):
         return f"Every element is off by {difference:.4g}"
     return ""
 
