@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from sandbox.build.compile import Built, build_kernels
 from sandbox.build.manifest import Manifest, Recipe
+from sandbox.build.sources import has_sources
 
-__all__ = ["Built", "Manifest", "Recipe", "build_kernels"]
+__all__ = ["Built", "Manifest", "Recipe", "build_kernels", "has_sources"]

@@ -27,7 +27,7 @@ _BARE = re.compile(
 )
 _PTXAS = re.compile(r"ptxas (?:\S+, line \d+; )?(?P<kind>error|fatal|warning|info) *: (?P<text>.*)")
 _REQUIRED = re.compile(rf"(?P<file>{FOLDER}/[^:]+):(?P<line>\d+):\d+: +required from")
-_INCLUDED = re.compile(rf"(?:In file included|^ +)from (?P<file>{FOLDER}/[^:]+):(?P<line>\d+)[:,]")
+_INCLUDED = re.compile(rf"(?:In file included from|^ +from) (?P<file>{FOLDER}/[^:]+):(?P<line>\d+)[:,]")
 _INSTANTIATED = re.compile(rf" at line (?P<line>\d+) of (?P<file>{FOLDER}/\S+)")
 _PERFORMANCE = re.compile(r"\(C\d{4,}\)")
 _IDLE = re.compile(r"#(?:177|550|20012)-D|-Wunused|declared but never referenced|set but never used")
@@ -54,7 +54,7 @@ def from_linker(log: str) -> list[Diagnostic]:
     file = FOLDER
     lines = log.translate(_QUOTES).replace("`", "'").splitlines()
     for line in lines:
-        seen = re.search(rf"obj/({FOLDER}/[^:\s]+)\.o", line)
+        seen = re.search(rf"obj/({FOLDER}/[^:\s]+)\.o", line.split(";")[0])
         file = seen[1] if seen else file
         undefined = re.search(r"undefined (?:reference to '(.+)'|symbol: (.+))", line)
         double = re.search(r"multiple definition of '(.+?)'", line)

@@ -69,6 +69,11 @@ def read_sources(folder: Path, *, suffix: str) -> Sources:
     return Sources(tuple(sources), headers, tuple(diagnostics))
 
 
+def has_sources(folder: Path) -> bool:
+    """Whether there is anything to compile below a folder; a candidate that brings its own binding has nothing."""
+    return any(path.suffix in SOURCE_SUFFIXES for path in _files(folder))
+
+
 def read_directives(text: str, *, cuda: bool) -> tuple[tuple[str, ...], bool, list[tuple[int, str]]]:
     """Read ``// link: cublas`` and ``// fast-math`` from the comment lines a file begins with.
 

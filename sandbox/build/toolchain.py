@@ -22,6 +22,7 @@ LIBRARIES = {"cublas": "cublas_v2.h", "cublaslt": "cublasLt.h", "cudnn": "cudnn.
 
 _FILES = {"cublas": "libcublas.so*", "cublaslt": "libcublasLt.so*", "cudnn": "libcudnn.so*"}
 _WHEELS = {"cublas": "nvidia-cublas", "cublaslt": "nvidia-cublas", "cudnn": "nvidia-cudnn"}
+_INSTALLED = Path("/usr/local")
 _NEWEST_GCC = 20
 _OLDEST_GCC = 9
 
@@ -91,11 +92,11 @@ def find_nvcc(site_packages: Iterable[Path] = ()) -> Nvcc:
     """Find nvcc: ``CUDA_HOME``, ``CUDA_PATH``, ``PATH``, ``/usr/local/cuda*``, then the wheels in ``site_packages``."""
     homes = [Path(os.environ[name]) for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
     on_path = shutil.which("nvcc")
-    installed = sorted(Path("/usr/local").glob("cuda-*"), key=_numbers, reverse=True)
+    installed = sorted(_INSTALLED.glob("cuda-*"), key=_numbers, reverse=True)
     wheels = [folder for packages in site_packages for folder in sorted(packages.glob("nvidia/*"), reverse=True)]
     candidates = [home / "bin/nvcc" for home in homes]
     candidates += [Path(on_path)] if on_path else []
-    candidates += [home / "bin/nvcc" for home in (Path("/usr/local/cuda"), *installed, *wheels)]
+    candidates += [home / "bin/nvcc" for home in (_INSTALLED / "cuda", *installed, *wheels)]
     for candidate in candidates:
         if os.access(candidate, os.X_OK) and candidate.is_file():
             return _identify_nvcc(candidate, os.environ.get("NVCC_CCBIN") or os.environ.get("CUDAHOSTCXX") or "")
