@@ -9,9 +9,7 @@ from typing import Any
 
 from agent import events as ev
 from agent.judging import Judging
-from agent.landing import land, plan, undo
-from agent.landing.change import FileChange
-from agent.landing.hunks import select
+from agent.landing import FileChange, VerifiedInputs, land, plan, select, undo
 from agent.state import Judged
 from agent.store import read_blob, write_atomically
 from agent.stream import Stream
@@ -45,7 +43,9 @@ class LandingDesk:
         if files == original:
             raise LandingRefused(f"Nothing of attempt {attempt} is left to land: every change was rejected.")
         proof = await self._proof(files)
-        changes = plan(self._spec, original, files, proof.verdict)
+        signature = (await self._judging.original())["signature"]
+        verified = VerifiedInputs.of(self._spec, signature, original[self._spec.candidate_file])
+        changes = plan(self._spec, original, files, proof.verdict, verified)
         landed = ev.Landed(
             landing=len(self._stream.state.landings) + 1,
             attempt=attempt,

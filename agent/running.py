@@ -19,7 +19,7 @@ from agent.session import Session
 from agent.skills import load_skills
 from agent.store import read_blob, read_events
 from agent.stream import Stream
-from agent.tools import workspace_tools
+from agent.tools import WorkspaceTools, workspace_tools
 from agent.tools.base import Tool
 from agent.tools.check import check_tool
 from agent.tools.profile import profile_tool
@@ -48,6 +48,7 @@ class Running:
         self._skills = load_skills()
         self._model: Model | None = None
         self._tools: Sequence[Tool] = ()
+        self._hands: WorkspaceTools | None = None
         self._task: asyncio.Task[None] | None = None
         self._stopped = Ended(EndReason.INTERRUPTED)
         self._resumed = bool(stream.state.messages)
@@ -80,6 +81,8 @@ class Running:
         """Wait for the run that was stopped, and end the judge and the agent's shell."""
         if self._task is not None:
             await self._task
+        if self._hands is not None:
+            await asyncio.to_thread(self._hands.close)
         await self.judging.close()
 
     def close_open_calls(self, text: str) -> None:
@@ -169,9 +172,11 @@ class Running:
     def _ready_tools(self) -> Sequence[Tool]:
         if not self._tools:
             isolation = best_isolation(self._session.settings.isolation or None)
-            tools = workspace_tools(self._workspace, isolation, lambda items: self._stream.emit(ev.Todo(items=items)))
+            self._hands = workspace_tools(
+                self._workspace, isolation, lambda plan: self._stream.emit(ev.Todo(items=plan))
+            )
             own = [profile_tool(self.judging), check_tool(self.judging, self._workspace, self._stream)]
-            self._tools = [*tools, *own, *([skill_tool(self._skills)] if self._skills.all else [])]
+            self._tools = [*self._hands, *own, *([skill_tool(self._skills)] if self._skills.all else [])]
         return self._tools
 
     def _on_judge_fault(self, error: WarpsmithError) -> None:

@@ -33,8 +33,10 @@ class Bench:
         self.server = OpenAIServer(script)
         self.workspace = Workspace.create(spec, folder / "session" / "workspace")
         self.stream = Stream(SessionWriter(folder / "session"), os.open(os.devnull, os.O_WRONLY), SessionState())
-        tools = workspace_tools(self.workspace, best_isolation(), lambda items: self.stream.emit(ev.Todo(items=items)))
-        schemas = [{"type": "function", "function": tool.schema} for tool in tools]
+        self.tools = workspace_tools(
+            self.workspace, best_isolation(), lambda items: self.stream.emit(ev.Todo(items=items))
+        )
+        schemas = [{"type": "function", "function": tool.schema} for tool in self.tools]
         system = {"role": "system", "content": "You are tested."}
         self.stream.emit(ev.ConversationStarted(message=system, tools=schemas))
         self.stream.emit(ev.UserMessage(message={"role": "user", "content": "Begin."}))
@@ -42,7 +44,7 @@ class Bench:
             self.stream.emit(ev.Attempt(attempt=1, files={}, verdict=make_verdict().to_json()))
         self.loop = Loop(
             LiteLLMModel("openai/test", self.server.base_url),
-            tools,
+            tuple(self.tools),
             self.stream,
             Redactor(secrets or {}),
             turn_limit=limits.get("turn_limit", 20),
@@ -53,6 +55,10 @@ class Bench:
         with self.server:
             return await self.loop.run()
 
+    def close(self):
+        self.tools.close()
+        self.stream.writer.close()
+
     def events(self, kind):
         stored = [item.event for item in read_events(self.stream.writer.folder)]
         return [event for event in stored if isinstance(event, kind)]
@@ -62,14 +68,28 @@ class Bench:
         return [message["content"] for message in self.stream.state.messages if message["role"] == "tool"]
 
 
-async def test_parallel_reads_and_a_write_do_what_they_say_and_every_request_is_the_fold(tmp_path):
+@pytest.fixture
+def make(tmp_path):
+    """Make benches, and end their shells after the test."""
+    benches = []
+
+    def build(script, **how):
+        benches.append(Bench(tmp_path, script, **how))
+        return benches[-1]
+
+    yield build
+    for bench in benches:
+        bench.close()
+
+
+async def test_parallel_reads_and_a_write_do_what_they_say_and_every_request_is_the_fold(make):
     calls = [
         Call("Read", {"file_path": "shifted.py"}, "r1"),
         Call("Glob", {"pattern": "**/*.py"}, "r2"),
         Call("Write", {"file_path": "kernels/one.cpp", "content": "// one\n"}, "w"),
         Call("Read", {"file_path": "kernels/one.cpp"}, "r3"),
     ]
-    bench = Bench(tmp_path, [Reply(text="Look first.", calls=calls), DONE])
+    bench = make([Reply(text="Look first.", calls=calls), DONE])
     ended = await bench.run()
     assert ended.reason == EndReason.FINISHED
     assert (bench.workspace.folder / "kernels" / "one.cpp").read_text() == "// one\n"
@@ -86,9 +106,9 @@ async def test_parallel_reads_and_a_write_do_what_they_say_and_every_request_is_
         refolded.apply(item.event)
 
 
-async def test_malformed_and_unknown_calls_are_answered_and_the_loop_goes_on(tmp_path):
+async def test_malformed_and_unknown_calls_are_answered_and_the_loop_goes_on(make):
     bad = Reply(calls=[Call("Read", '{"file_path": "shif', "a"), Call("Browse", {}, "b"), Call("Read", {}, "c")])
-    bench = Bench(tmp_path, [bad, DONE])
+    bench = make([bad, DONE])
     ended = await bench.run()
     assert ended.reason == EndReason.FINISHED
     assert "not valid JSON" in bench.results[0]
@@ -99,13 +119,13 @@ async def test_malformed_and_unknown_calls_are_answered_and_the_loop_goes_on(tmp
     assert json.loads(bench.server.requests[1]["messages"][2]["tool_calls"][0]["function"]["arguments"]) == {}
 
 
-async def test_retries_are_events_and_the_answer_counts_once(tmp_path):
+async def test_retries_are_events_and_the_answer_counts_once(make):
     script = [
         Reply(status=429, headers={"Retry-After": "0"}),
         Reply(text="an answer that is cut off", drop_after=3),
         DONE,
     ]
-    bench = Bench(tmp_path, script)
+    bench = make(script)
     assert (await bench.run()).reason == EndReason.FINISHED
     assert len(bench.events(ev.ModelRetry)) == 2
     assert [event.turn for event in bench.events(ev.ModelTurn)] == [1]
@@ -118,66 +138,66 @@ async def test_retries_are_events_and_the_answer_counts_once(tmp_path):
         (Reply(status=400, error={"message": "maximum context length is 9"}), EndReason.CONTEXT_LENGTH, "length is 9"),
     ],
 )
-async def test_what_the_provider_refuses_ends_the_run_with_its_reason(tmp_path, reply, reason, said):
-    ended = await Bench(tmp_path, [reply]).run()
+async def test_what_the_provider_refuses_ends_the_run_with_its_reason(make, reply, reason, said):
+    ended = await make([reply]).run()
     assert ended.reason == reason
     assert said in ended.detail
 
 
-async def test_a_full_context_ends_the_run_before_it_is_sent(tmp_path):
-    bench = Bench(tmp_path, [DONE], context_tokens=8_200)
+async def test_a_full_context_ends_the_run_before_it_is_sent(make):
+    bench = make([DONE], context_tokens=8_200)
     assert (await bench.run()).reason == EndReason.CONTEXT_LENGTH
     assert bench.server.requests == []
 
 
-async def test_the_turn_limit_ends_the_run(tmp_path):
+async def test_the_turn_limit_ends_the_run(make):
     read = Reply(calls=[Call("Read", {"file_path": "shifted.py"})])
-    bench = Bench(tmp_path, [read, read, read], turn_limit=2)
+    bench = make([read, read, read], turn_limit=2)
     assert (await bench.run()).reason == EndReason.TURN_LIMIT
     assert len(bench.server.requests) == 2
 
 
-async def test_a_silent_model_is_nudged_twice_and_then_given_up(tmp_path):
-    bench = Bench(tmp_path, [Reply(), Reply(), Reply(), Reply()])
+async def test_a_silent_model_is_nudged_twice_and_then_given_up(make):
+    bench = make([Reply(), Reply(), Reply(), Reply()])
     assert (await bench.run()).reason == EndReason.MODEL_SILENT
     assert len(bench.server.requests) == 3
     assert "empty" in bench.server.requests[2]["messages"][-1]["content"]
 
 
-async def test_a_model_that_never_writes_a_usable_call_is_given_up(tmp_path):
-    bench = Bench(tmp_path, [Reply(calls=[Call("Read", "{")])] * 20)
+async def test_a_model_that_never_writes_a_usable_call_is_given_up(make):
+    bench = make([Reply(calls=[Call("Read", "{")])] * 20)
     assert (await bench.run()).reason == EndReason.MODEL_SILENT
     assert len(bench.server.requests) == 8
 
 
-async def test_without_a_correct_attempt_the_end_is_questioned_once(tmp_path):
-    bench = Bench(tmp_path, [DONE, DONE], correct=False)
+async def test_without_a_correct_attempt_the_end_is_questioned_once(make):
+    bench = make([DONE, DONE], correct=False)
     assert (await bench.run()).reason == EndReason.FINISHED
     assert len(bench.server.requests) == 2
 
 
-async def test_an_answer_cut_at_the_output_limit_is_continued(tmp_path):
-    bench = Bench(tmp_path, [Reply(text="and then", finish="length"), DONE])
+async def test_an_answer_cut_at_the_output_limit_is_continued(make):
+    bench = make([Reply(text="and then", finish="length"), DONE])
     assert (await bench.run()).reason == EndReason.FINISHED
     assert "cut off" in bench.server.requests[1]["messages"][-1]["content"]
 
 
-async def test_steering_is_told_before_the_next_turn_and_keeps_a_finished_run_going(tmp_path):
+async def test_steering_is_told_before_the_next_turn_and_keeps_a_finished_run_going(make):
     bench = None
 
     def finish_while_steered(request):
         bench.stream.emit(ev.Steered(text="also drop the clamp"))
         return Reply(text="I am done.")
 
-    bench = Bench(tmp_path, [finish_while_steered, DONE])
+    bench = make([finish_while_steered, DONE])
     assert (await bench.run()).reason == EndReason.FINISHED
     assert bench.server.requests[1]["messages"][-1] == {"role": "user", "content": "also drop the clamp"}
     assert [event.origin for event in bench.events(ev.UserMessage)] == ["task", "steer"]
 
 
-async def test_interrupting_a_tool_leaves_a_conversation_that_can_go_on(tmp_path):
+async def test_interrupting_a_tool_leaves_a_conversation_that_can_go_on(make):
     calls = [Call("Bash", {"command": "sleep 60"}, "b"), Call("Read", {"file_path": "shifted.py"}, "r")]
-    bench = Bench(tmp_path, [Reply(calls=calls)])
+    bench = make([Reply(calls=calls)])
     with bench.server:
         task = asyncio.create_task(bench.loop.run())
         while not bench.events(ev.ToolStarted):
@@ -190,17 +210,17 @@ async def test_interrupting_a_tool_leaves_a_conversation_that_can_go_on(tmp_path
     assert bench.stream.state.open_calls == {}
 
 
-async def test_a_secret_never_reaches_the_conversation_nor_the_disk(tmp_path):
+async def test_a_secret_never_reaches_the_conversation_nor_the_disk(make):
     secret = "a-very-secret-value"
     call = Call("Bash", {"command": f"printf '{secret[:7]}%s\\n' '{secret[7:]}'"})
-    bench = Bench(tmp_path, [Reply(calls=[call]), DONE], secrets={"SOME_API_KEY": secret})
+    bench = make([Reply(calls=[call]), DONE], secrets={"SOME_API_KEY": secret})
     await bench.run()
     assert "[redacted: SOME_API_KEY]" in bench.results[0]
     assert secret not in json.dumps(bench.server.requests[1]["messages"][-1])
 
 
-async def test_the_whole_of_a_clipped_output_is_kept_as_a_blob(tmp_path):
-    bench = Bench(tmp_path, [Reply(calls=[Call("Bash", {"command": "seq 1 30000"})]), DONE])
+async def test_the_whole_of_a_clipped_output_is_kept_as_a_blob(make):
+    bench = make([Reply(calls=[Call("Bash", {"command": "seq 1 30000"})]), DONE])
     await bench.run()
     (event,) = bench.events(ev.ToolFinished)
     assert len(event.message["content"]) < 20_000
