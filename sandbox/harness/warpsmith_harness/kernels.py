@@ -209,12 +209,12 @@ class _Refusal:
 
 
 def _version_bumper() -> Callable[[Any], None]:
-    """Return torch's function that counts tensors as changed; before 2.6 it takes one tensor, not an iterable."""
+    """Return torch's function that counts tensors as changed in place; older ones take one tensor, not an iterable."""
     bump: Callable[[Any], None] = torch._C._increment_version
     try:
         bump((torch.empty(0),))
-    except TypeError:
-        return lambda tensors: bump(tensors[0])
+    except (TypeError, RuntimeError):
+        return lambda tensors: None if tensors[0].is_inference() else bump(tensors[0])
     return bump
 
 
