@@ -65,15 +65,15 @@ class CellProcess(subprocess.Popen[bytes]):
 
 
 class Isolation(Protocol):
-    """A way of running code that nobody trusts.
+    """A way of running code that nobody trusts."""
 
-    Attributes:
-        name: ``namespaces``, ``limits`` or ``docker``.
-        description: What it does and does not keep a cell from, in a sentence for people.
-    """
+    @property
+    def name(self) -> str:
+        """``namespaces``, ``limits`` or ``docker``."""
 
-    name: str
-    description: str
+    @property
+    def description(self) -> str:
+        """What it does and does not keep a cell from, in a sentence for people."""
 
     def popen(self, argv: Sequence[str], cell: Cell, **pipes: Any) -> CellProcess:
         """Start ``argv`` in a cell; returns once it is isolated. ``pipes`` are stdin, stdout and stderr of ``Popen``.

@@ -1,0 +1,109 @@
+"""Replacing text in a file, exactly and never by guess."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agent.tools.base import ToolProblem
+
+_CONTEXT = 3
+_MOST_LINES_SHOWN = 60
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """One change: ``old`` becomes ``new``, once or everywhere."""
+
+    old: str
+    new: str
+    everywhere: bool = False
+
+
+def decode(content: bytes) -> str:
+    """Return a file's text; bytes that are no UTF-8 survive the way back through :func:`encode`."""
+    return content.decode(errors="surrogateescape")
+
+
+def encode(text: str) -> bytes:
+    """Return the bytes of a text from :func:`decode`."""
+    return text.encode(errors="surrogateescape")
+
+
+def shown(text: str) -> str:
+    """Return a text as it can be sent to a model."""
+    return text.encode(errors="surrogateescape").decode(errors="replace")
+
+
+def clean(text: str) -> str:
+    """Return a text without half characters, which JSON allows and files do not."""
+    return text.encode(errors="replace").decode()
+
+
+def line_end(text: str) -> str:
+    """Return the line end a text uses throughout: that of DOS, or a line feed if it uses anything else."""
+    breaks = text.count("\n")
+    return "\r\n" if breaks and text.count("\r\n") == breaks else "\n"
+
+
+def with_line_end(text: str, end: str) -> str:
+    """Return a text that uses this line end throughout."""
+    return text.replace("\r\n", "\n").replace("\n", end)
+
+
+def replace(text: str, change: Replacement) -> str:
+    """Return the text with one change made.
+
+    Raises:
+        ToolProblem: The old text is not there, or stands there several times.
+    """
+    end = line_end(text)
+    old, new = (with_line_end(clean(part), end) for part in (change.old, change.new))
+    if not old:
+        raise ToolProblem("old_string is empty. Use Write for a new file.")
+    if old == new:
+        raise ToolProblem("old_string and new_string are the same: nothing would change.")
+    places = _places(text, old)
+    if not places:
+        raise ToolProblem(f"old_string was not found. It must match exactly, white space included.{_near(text, old)}")
+    if len(places) > 1 and not change.everywhere:
+        lines = ", ".join(str(text.count("\n", 0, place) + 1) for place in places[:10])
+        raise ToolProblem(
+            f"old_string occurs {len(places)} times, at lines {lines}. Include more of what surrounds it, or set replace_all."
+        )
+    return text.replace(old, new)
+
+
+def around_change(before: str, after: str) -> str:
+    """Return the numbered lines of ``after`` from its first to its last difference, with a little around them."""
+    old, new = before.split("\n"), after.split("\n")
+    first = next((i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
+    same_end = next(
+        (i for i, (a, b) in enumerate(zip(reversed(old), reversed(new), strict=False)) if a != b),
+        min(len(old), len(new)),
+    )
+    last = max(first, len(new) - same_end)
+    begin, stop = max(0, first - _CONTEXT), min(len(new), last + _CONTEXT)
+    return numbered(new[begin : min(stop, begin + _MOST_LINES_SHOWN)], begin + 1)
+
+
+def numbered(lines: list[str], first: int) -> str:
+    """Return lines with their numbers, as Read shows them."""
+    return "\n".join(f"{number:6d}\t{line.rstrip(chr(13))}" for number, line in enumerate(lines, first))
+
+
+def _places(text: str, old: str) -> list[int]:
+    places = []
+    place = text.find(old)
+    while place >= 0:
+        places.append(place)
+        place = text.find(old, place + len(old))
+    return places
+
+
+def _near(text: str, old: str) -> str:
+    """Say where the first line of what was looked for stands with other white space, if it does."""
+    wanted = next((line.strip() for line in old.splitlines() if line.strip()), "")
+    lines = [number for number, line in enumerate(text.splitlines(), 1) if wanted and line.strip() == wanted]
+    if not lines:
+        return " Read the file again."
+    return f" Its first line stands, perhaps with other white space, at line {', '.join(map(str, lines[:5]))}."

@@ -1,0 +1,53 @@
+"""What the agent's shell can see and use."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from sandbox.isolation import Cell, Limits, interpreter_paths
+from sandbox.workspace import Workspace
+
+_TOOLKITS = ("/usr/local/cuda", "/opt/cuda")
+_LIMITS = {"processes": 2048, "file_bytes": 4 * 1024**3, "open_files": 8192}
+
+
+def shell_cell(workspace: Workspace) -> Cell:
+    """Return the cell of the agent's shell: the workspace, the task's interpreter and project, the compilers, and no GPU.
+
+    Raises:
+        EnvironmentFault: The task's interpreter does not run.
+    """
+    spec = workspace.spec
+    project = (spec.root,) if spec.kind == "module" else ()
+    toolkit = _toolkit()
+    folders = [spec.python.parent, *([toolkit / "bin"] if toolkit else [])]
+    path = ":".join([*map(str, folders), "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"])
+    env = {
+        "PATH": path,
+        "TERM": "dumb",
+        "PAGER": "cat",
+        "GIT_PAGER": "cat",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        # The history belongs to us, and the shell may run as somebody else.
+        "GIT_CONFIG_COUNT": "1",
+        "GIT_CONFIG_KEY_0": "safe.directory",
+        "GIT_CONFIG_VALUE_0": "*",
+    }
+    return Cell(
+        readable=(*workspace.protected, *interpreter_paths(spec.python), *project, *([toolkit] if toolkit else [])),
+        writable=(workspace.folder,),
+        cwd=workspace.folder,
+        env=env,
+        limits=Limits(memory_bytes=_half_of_memory(), **_LIMITS),
+    )
+
+
+def _toolkit() -> Path | None:
+    """Return the CUDA toolkit's folder, if there is one where it is usually kept or where ``CUDA_HOME`` says."""
+    places = (os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH"), *_TOOLKITS)
+    return next((Path(place) for place in places if place and (Path(place) / "bin" / "nvcc").exists()), None)
+
+
+def _half_of_memory() -> int:
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
