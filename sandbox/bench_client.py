@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from sandbox.errors import EnvironmentFault, TaskError
-from sandbox.processes import HarnessProcess, ProcessLost, start_harness
+from sandbox.processes import HarnessProcess, ProcessLost, close_all, start_harness
 from sandbox.task import TaskSpec
 from sandbox.wire import ChannelClosed, ChannelTimeout, Message
 
@@ -26,6 +26,7 @@ class Bench:
     def __init__(self, spec: TaskSpec, environment: Mapping[str, str], check: Callable[[], None]) -> None:
         self._spec = spec
         self._check = check
+        self._numbers = itertools.count(1)
         self._process: HarnessProcess = start_harness("bench", spec.python, {"spec": spec.to_json()}, environment)
 
     @property
@@ -39,41 +40,48 @@ class Bench:
         return self._process.process.pid
 
     def open(self, timeout: float) -> Message:
-        """Load and accept the task; return what was found out about it and about the machine."""
-        self._receive(timeout)
-        return self.ask({"op": "open"}, timeout)[0]
+        """Wait until the task is loaded and accepted; return what was found out about it and about the machine."""
+        return self._receive(0, timeout)[0]
 
     def ask(self, request: Message, timeout: float) -> tuple[Message, list[int]]:
-        """Send one request and return the answer, with the descriptors sent beside it."""
-        try:
-            self._process.channel.send(request)
-        except ChannelClosed as error:
-            raise self._died("") from error
-        return self._receive(timeout)
+        """Send one request and return the answer, with the descriptors sent beside it, which the caller owns."""
+        number = next(self._numbers)
+        self._send({**request, "id": number})
+        return self._receive(number, timeout)
 
-    def tell(self, request: Message) -> None:
-        """Send a request that has no answer."""
-        try:
-            self._process.channel.send(request)
-        except ChannelClosed as error:
-            raise self._died("") from error
+    def rest(self, compile_seconds: float) -> None:
+        """Let it prepare what the next verdict needs, until it is asked something; compiling may take so long."""
+        self._send({"op": "rest", "compile_seconds": compile_seconds})
 
     def stop(self) -> None:
         """End it with everything it started."""
         self._process.stop()
 
-    def _receive(self, timeout: float) -> tuple[Message, list[int]]:
+    def _send(self, request: Message) -> None:
+        try:
+            self._process.channel.send(request)
+        except ChannelClosed as error:
+            raise self._died("") from error
+
+    def _receive(self, number: int, timeout: float) -> tuple[Message, list[int]]:
+        """Return the answer to a request; answers to requests that were given up are passed over."""
         deadline = time.monotonic() + timeout
+        while True:
+            answer, descriptors = self._next(deadline, timeout)
+            if answer.get("id", 0) == number:
+                self._raise_problem(answer)
+                return answer, descriptors
+            close_all(descriptors)
+
+    def _next(self, deadline: float, timeout: float) -> tuple[Message, list[int]]:
         while not self._process.channel.ready(SLICE_SECONDS):
             self._check()
             if time.monotonic() > deadline:
                 raise self._died(f"it gave no answer within {timeout:.0f} s")
         try:
-            answer, descriptors = self._process.channel.receive_with_descriptors(max(5.0, deadline - time.monotonic()))
+            return self._process.channel.receive_with_descriptors(max(5.0, deadline - time.monotonic()))
         except (ChannelClosed, ChannelTimeout) as error:
             raise self._died("") from error
-        self._raise_problem(answer)
-        return answer, descriptors
 
     def _raise_problem(self, answer: Message) -> None:
         if "environment_problem" in answer:

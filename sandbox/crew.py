@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sandbox.bench_client import Bench
+from sandbox.gpu_watch import DeviceWatch, watch_device
 from sandbox.isolation import Cell, Isolation, Limits, interpreter_paths
 from sandbox.judge_limits import JudgeLimits
 from sandbox.task import TaskSpec
@@ -34,6 +35,9 @@ class Crew:
         environment: Versions and device, as the developer's interpreter tells them.
         threads: Threads of a CPU operation, on both sides.
         fresh: Why workers are started afresh instead of forked, or empty.
+        transport: How tensors cross to workers: ``host`` or ``cuda``.
+        check: Called while waiting; raises to give up.
+        kernels_cache, leases: Where compiled kernels and the devices' locks are.
     """
 
     def __init__(
@@ -50,7 +54,7 @@ class Crew:
         self._cache = cache
         self._work = work
         self._limits = limits
-        self._check = check
+        self.check = check
         self._bench: Bench | None = None
         self._zygote: Zygote | None = None
         self._number = 0
@@ -58,30 +62,50 @@ class Crew:
         self.environment: dict[str, Any] = {}
         self.threads = 1
         self.fresh = ""
+        self.transport = "host" if spec.device == "cpu" else "cuda"
         self.kernels_cache = cache / "kernels"
+        self.leases = cache / "leases"
 
     def open(self) -> None:
         """Start what does not run, and wait until it is ready."""
         if self._zygote is None or not self._zygote.alive:
-            self._zygote = Zygote(self._spec, self._zygote_variables(), self._worker_variables(), self._check)
+            self._zygote = Zygote(self._spec, self._zygote_variables(), self._worker_variables(), self.check)
         if self._bench is None or not self._bench.alive:
-            self._bench = Bench(self._spec, self._bench_variables(), self._check)
+            self._bench = Bench(self._spec, self._bench_variables(), self.check)
             self._take(self._bench.open(self._limits.open_seconds))
         self.fresh = self._zygote.await_ready(self._limits.open_seconds)["fresh"]
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether the task runs on a GPU."""
+        return self._spec.device != "cpu"
+
+    @property
+    def device_name(self) -> str:
+        """A name of the device that every process of this machine gives it."""
+        return self.environment.get("gpu_uuid") or self._spec.device
+
+    def watch(self) -> DeviceWatch:
+        """Return a watch on the device, for as long as something is timed."""
+        return watch_device(self._spec.device, self.environment.get("gpu_uuid", ""))
+
+    def rest(self) -> None:
+        """Let the bench prepare what the next verdict needs."""
+        self.bench.rest(self._limits.compile_seconds)
 
     @property
     def bench(self) -> Bench:
         """The running bench."""
         if self._bench is None or not self._bench.alive:
             self.open()
-        assert self._bench is not None  # noqa: S101  # open() made it
+        assert self._bench is not None  # open() made it
         return self._bench
 
     def start_worker(self, snapshot: Path) -> Worker:
         """Start an isolated worker that sees the task, the interpreter and the candidate's snapshot."""
         if self._zygote is None or not self._zygote.alive:
             self.open()
-        assert self._zygote is not None  # noqa: S101  # open() made it
+        assert self._zygote is not None  # open() made it
         self._number += 1
         home = self._work / f"worker-{self._number}"
         home.mkdir()

@@ -25,6 +25,7 @@ from sandbox.snapshot import digest, read_candidate, write_snapshot
 from sandbox.task import TaskSpec
 from sandbox.trial import Trial
 from sandbox.verdict import TaskIdentity, Tier, Verdict
+from sandbox.workers import TransportFailed
 
 _FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
 
@@ -88,6 +89,7 @@ class Judge:
         self._crew = Crew(self.spec, self._isolation, self._cache, self._work, self._limits, self._check_cancel)
         try:
             self._crew.open()
+            self._crew.rest()
         except ProcessLost as lost:
             self.close()
             raise EnvironmentFault(f"The task cannot be loaded: {lost}", where=str(self.spec.path)) from lost
@@ -156,7 +158,13 @@ class Judge:
                 if attempt == 2:
                     raise
                 continue
+            except TransportFailed:
+                if crew.transport == "host":
+                    raise
+                crew.transport = "host"
+                continue
             break
+        crew.rest()
         self._describe(crew)
         return trial.verdict(self._identity(crew), digest(files), self.environment)
 
@@ -164,6 +172,7 @@ class Judge:
         self.environment = {
             **crew.environment,
             "isolation": self._isolation.name,
+            "transport": crew.transport,
             "workers": f"fresh: {crew.fresh}" if crew.fresh else "forked",
         }
 

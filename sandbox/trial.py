@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from sandbox.judge_limits import JudgeLimits
 from sandbox.progress import Progress, Stage
 from sandbox.reward import reward
 from sandbox.task import TaskSpec
+from sandbox.timekeeper import Timekeeper
 from sandbox.verdict import (
     BuildReport,
     Finding,
@@ -25,14 +27,33 @@ from sandbox.verdict import (
     TaskIdentity,
     Tier,
     Verdict,
+    VerifyCase,
     VerifyReport,
 )
-from sandbox.verifying import CasePlan, Verification, describe_death, describe_failure, failed_case, verify
+from sandbox.verifying import CasePlan, Verification, Verifier, describe_death, describe_failure, failed_case
 from sandbox.workers import CandidateFailed, Worker, WorkerDied
 
 
+class LoadFailed(Exception):
+    """The candidate could not be loaded in a worker; says why."""
+
+
 class Trial:
-    """Runs the parts in order and remembers what each left; a part that did not run stays None."""
+    """Runs the parts in order and remembers what each left; a part that did not run stays None.
+
+    Args:
+        crew: The judge's processes.
+        spec: The task.
+        isolation: For the compilers.
+        snapshot: Folder with the candidate's files.
+        files: The same, in memory.
+        tier: ``quick`` or ``full``.
+        limits: Time and memory limits.
+        progress: Told what is being done.
+
+    Attributes:
+        cancelled: Whether the check was given up.
+    """
 
     def __init__(
         self,
@@ -64,7 +85,7 @@ class Trial:
 
     def run(self) -> None:
         """Run part after part, until one fails."""
-        for part in (self._run_build, self._run_guard, self._run_verify):
+        for part in (self._run_build, self._run_guard, self._run_verify, self._run_profile):
             if not part():
                 return
 
@@ -73,33 +94,32 @@ class Trial:
         earned, reason = reward(self._build, self._guard, self._verify, self._profile)
         if self.cancelled:
             earned, reason = None, "The check was interrupted before it was finished."
-        seconds = Seconds(**self._seconds, total=time.monotonic() - self._started)
         return Verdict(
-            self._tier,
-            task,
-            sha256,
-            dict(environment),
-            self._build,
-            self._guard,
-            self._verify,
-            self._profile,
-            earned,
-            reason,
-            seconds,
+            tier=self._tier,
+            task=task,
+            candidate_sha256=sha256,
+            environment=dict(environment),
+            build=self._build,
+            guard=self._guard,
+            verify=self._verify,
+            profile=self._profile,
+            reward=earned,
+            reason=reason,
+            seconds=Seconds(**self._seconds, total=time.monotonic() - self._started),
         )
 
     def _run_build(self) -> bool:
         with self._part("build", "building the kernels"):
             built = build_kernels(
                 self._snapshot / "kernels",
-                arch=self._crew.environment.get("sm") or "cpu",
+                arch=self._crew.environment["sm"] or "cpu",
                 cache=self._crew.kernels_cache,
                 isolation=self._isolation,
                 progress=self._progress,
             )
         self._build = built.report
         self._manifest = None if built.manifest is None else built.manifest.to_json()
-        return built.report.ok
+        return self._build.ok
 
     def _run_guard(self) -> bool:
         with self._part("guard", "reading the candidate's source"):
@@ -111,39 +131,86 @@ class Trial:
             verification = self._verification()
         self._verify = verification.report
         self._add_findings(verification.findings)
-        return self._verify.ok and self._guard is not None and self._guard.ok
+        return self._passed()
 
-    def _verification(self) -> Verification:
+    def _run_profile(self) -> bool:
+        with self._part("profile", "timing"):
+            keeper = Timekeeper(self._crew, self._spec, self._tier, self._limits, self._progress)
+            try:
+                outcome = keeper.time_candidate(self.start_worker)
+            except WorkerDied as died:
+                return self._fail(f"the candidate {describe_death(died.death, self._files)} while being timed")
+            except CandidateFailed as failure:
+                return self._fail(f"while being timed, {describe_failure(failure)}")
+            except LoadFailed as failure:
+                return self._fail(str(failure))
+        self._add_cases(outcome.cases)
+        self._add_findings(outcome.findings)
+        self._profile = outcome.report
+        return self._passed()
+
+    def start_worker(self) -> Worker:
+        """Start a worker and load the candidate in it; raises ``LoadFailed``."""
         worker = self._crew.start_worker(self._snapshot)
-        try:
-            problem = self._load(worker)
-            if problem:
-                return Verification(VerifyReport(ok=False, cases=(failed_case("load", problem),)))
-            plans = [CasePlan(f"fresh inputs {number}") for number in range(1, self._limits.quick.cases + 1)]
-            return verify(self._crew.bench, worker, plans, self._files, self._limits)
-        finally:
-            worker.stop()
-
-    def _load(self, worker: Worker) -> str:
-        """Load the candidate in a worker; return what is wrong with it, or an empty string."""
         request = {
             "op": "load",
             "folder": str(self._snapshot),
+            "kernels": _kernels_name(self._spec),
             "manifest": self._manifest,
             "threads": self._crew.threads,
         }
+        inline = self._manifest is None
+        seconds = self._limits.inline_load_seconds if inline else self._limits.load_seconds
         try:
-            worker.ask(request, self._limits.load_seconds)
+            worker.ask(request, seconds)
         except WorkerDied as died:
-            return f"The candidate {describe_death(died.death, self._files)} while loading."
+            raise LoadFailed(f"the candidate {describe_death(died.death, self._files)} while loading") from died
         except CandidateFailed as failure:
-            return describe_failure(failure)
-        return ""
+            worker.stop()
+            raise LoadFailed(describe_failure(failure)) from failure
+        except BaseException:
+            worker.stop()
+            raise
+        return worker
+
+    def _verification(self) -> Verification:
+        try:
+            worker = self.start_worker()
+        except LoadFailed as failure:
+            return Verification(VerifyReport(ok=False, cases=(failed_case("load", str(failure)),)))
+        try:
+            verifier = Verifier(self._crew.bench, worker, self._crew.transport, self._files, self._limits)
+            return verifier.verify(self._plans())
+        finally:
+            worker.stop()
+
+    def _plans(self) -> list[CasePlan]:
+        """Return the cases of this tier; the first are watched."""
+        count = self._limits.quick.cases if self._tier == "quick" else self._limits.full.cases
+        watched = ["operators", "device"] if self._crew.on_gpu else ["operators"]
+        watches = watched + [""] * count
+        plans = [CasePlan(f"fresh inputs {number + 1}", watch=watches[number]) for number in range(count)]
+        if self._tier == "full":
+            scales = {"inputs times 8": 8.0, "tiny inputs": 2.0**-10, "inputs with flipped signs": -1.0}
+            plans += [CasePlan(name, scale) for name, scale in scales.items()]
+        return plans
+
+    def _fail(self, reason: str) -> bool:
+        self._add_cases([failed_case("timed calls", reason)])
+        return False
+
+    def _add_cases(self, cases: list[VerifyCase]) -> None:
+        assert self._verify is not None  # timing comes after verifying
+        everything = (*self._verify.cases, *cases)
+        self._verify = replace(self._verify, ok=all(case.ok for case in everything), cases=everything)
 
     def _add_findings(self, findings: tuple[Finding, ...]) -> None:
-        if self._guard is not None and findings:
-            everything = (*self._guard.findings, *findings)
-            self._guard = GuardReport(all(f.severity != "reject" for f in everything), everything)
+        assert self._guard is not None  # the static guard came before
+        everything = tuple(dict.fromkeys((*self._guard.findings, *findings)))
+        self._guard = GuardReport(all(finding.severity != "reject" for finding in everything), everything)
+
+    def _passed(self) -> bool:
+        return all(part is not None and part.ok for part in (self._build, self._guard, self._verify))
 
     @contextmanager
     def _part(self, name: str, text: str) -> Iterator[None]:
@@ -153,3 +220,9 @@ class Trial:
             yield
         finally:
             self._seconds[name] = time.monotonic() - started
+
+
+def _kernels_name(spec: TaskSpec) -> str:
+    """Return the qualified name under which the candidate's file imports its kernels."""
+    package = spec.module_name.rpartition(".")[0] if spec.kind == "module" else ""
+    return f"{package}.{spec.kernels_module}" if package else spec.kernels_module

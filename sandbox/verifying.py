@@ -1,21 +1,20 @@
-"""Verification: case by case, the bench draws, the worker runs, the bench compares."""
+"""Verification: question by question, the bench draws, the worker answers, the bench compares."""
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sandbox.bench_client import Bench
 from sandbox.judge_limits import JudgeLimits
+from sandbox.processes import close_all
 from sandbox.verdict import Finding, VerifyCase, VerifyReport
 from sandbox.wire import Message
 from sandbox.workers import CandidateFailed, Death, Worker, WorkerDied
 
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<function>\S+)')
-_SENT = ("structure", "inputs", "state", "touched_inputs", "touched_state", "regions")
+_SENT = ("structure", "inputs", "state", "touched_inputs", "touched_state", "regions", "sizes")
 
 
 @dataclass(frozen=True)
@@ -28,41 +27,76 @@ class Verification:
 
 @dataclass(frozen=True)
 class CasePlan:
-    """One case to draw: its name, and what floating inputs are multiplied by."""
+    """One case: its name, what floating inputs are multiplied by, and what is watched (``operators``, ``device``)."""
 
     name: str
     scale: float = 1.0
+    watch: str = ""
 
 
-def verify(
-    bench: Bench, worker: Worker, plans: Sequence[CasePlan], files: Mapping[str, bytes], limits: JudgeLimits
-) -> Verification:
-    """Run the cases in order, up to the first that fails.
+class Verifier:
+    """Asks a worker the bench's questions.
 
     Args:
         bench: Keeps the reference.
         worker: Has loaded the candidate.
-        plans: The cases.
+        transport: How tensors cross: ``host`` or ``cuda``.
         files: The candidate's files, to name the place where it failed.
         limits: Time limits.
     """
-    cases: list[VerifyCase] = []
-    findings: list[Finding] = []
-    notes: list[str] = []
-    for plan in plans:
+
+    def __init__(
+        self, bench: Bench, worker: Worker, transport: str, files: Mapping[str, bytes], limits: JudgeLimits
+    ) -> None:
+        self._bench = bench
+        self._worker = worker
+        self._transport = transport
+        self._files = files
+        self._limits = limits
+
+    def verify(self, plans: Sequence[CasePlan]) -> Verification:
+        """Run the cases in order, up to the first that fails."""
+        cases: list[VerifyCase] = []
+        findings: list[Finding] = []
+        notes: list[str] = []
+        for plan in plans:
+            try:
+                case, found, said = self._one(plan)
+            except WorkerDied as died:
+                reason = f"the candidate {describe_death(died.death, self._files)} while verifying"
+                case, found, said = failed_case(plan.name, reason), [], []
+            except CandidateFailed as failure:
+                case, found, said = failed_case(plan.name, describe_failure(failure)), [], []
+            cases.append(case)
+            findings += found
+            notes += [note for note in said if note not in notes]
+            if not case.ok:
+                break
+        report = VerifyReport(all(case.ok for case in cases), tuple(cases), tuple(notes))
+        return Verification(report, tuple(dict.fromkeys(findings)))
+
+    def _one(self, plan: CasePlan) -> tuple[VerifyCase, list[Finding], list[str]]:
+        draw = {"op": "draw", "scale": plan.scale, "worker": self._worker.number, "transport": self._transport}
+        question, descriptors = self._bench.ask(draw, self._limits.bench_seconds)
         try:
-            case, found, said = _one(bench, worker, plan, limits)
-        except WorkerDied as died:
-            reason = f"The candidate {describe_death(died.death, files)} while verifying."
-            case, found, said = failed_case(plan.name, reason), [], []
-        except CandidateFailed as failure:
-            case, found, said = failed_case(plan.name, describe_failure(failure)), [], []
-        cases.append(case)
-        findings += found
-        notes += [note for note in said if note not in notes]
-        if not case.ok:
-            break
-    return Verification(VerifyReport(all(case.ok for case in cases), tuple(cases), tuple(notes)), _distinct(findings))
+            request: Message = {"op": "answer", "watch": plan.watch, **{key: question[key] for key in _SENT}}
+            answer = self._worker.ask(request, self._limits.call_seconds, descriptors)
+        finally:
+            close_all(descriptors)
+        compared, _ = self._bench.ask({"op": "compare", **sent_outputs(answer)}, self._limits.bench_seconds)
+        return case_of(plan.name, compared), read_findings(answer.get("findings", [])), compared["notes"]
+
+
+def sent_outputs(answer: Message) -> Message:
+    """Return the part of a worker's answer that describes its outputs, for the bench to read."""
+    return {key: answer.get(key) for key in ("structure", "outputs", "touched")}
+
+
+def case_of(name: str, compared: Message) -> VerifyCase:
+    """Return the bench's comparison as a case."""
+    return VerifyCase(
+        name, bool(compared["ok"]), compared["max_abs_error"], compared["max_rel_error"], compared["reason"]
+    )
 
 
 def failed_case(name: str, reason: str) -> VerifyCase:
@@ -70,9 +104,17 @@ def failed_case(name: str, reason: str) -> VerifyCase:
     return VerifyCase(name, ok=False, max_abs_error=None, max_rel_error=None, reason=reason)
 
 
+def read_findings(found: Iterable[Mapping[str, str]]) -> list[Finding]:
+    """Return what a worker reports of its own guard."""
+    return [
+        Finding(str(item["rule"]), "reject" if item["severity"] == "reject" else "label", str(item["evidence"]))
+        for item in found
+    ]
+
+
 def describe_failure(failure: CandidateFailed) -> str:
     """Say what the candidate raised, and where."""
-    return f"The candidate raised {failure.what}" + (f" ({failure.where})" if failure.where else "")
+    return f"the candidate raised {failure.what}" + (f" ({failure.where})" if failure.where else "")
 
 
 def describe_death(death: Death, files: Mapping[str, bytes]) -> str:
@@ -86,38 +128,11 @@ def describe_death(death: Death, files: Mapping[str, bytes]) -> str:
     return death.what
 
 
-def _one(
-    bench: Bench, worker: Worker, plan: CasePlan, limits: JudgeLimits
-) -> tuple[VerifyCase, list[Finding], list[str]]:
-    drawn, descriptors = bench.ask({"op": "case", "name": plan.name, "scale": plan.scale}, limits.bench_seconds)
-    try:
-        request: Message = {"op": "verify", **{key: drawn[key] for key in _SENT}}
-        answer = worker.ask(request, limits.call_seconds, descriptors)
-    finally:
-        _close(descriptors)
-    comparison = {"op": "compare", **{key: answer[key] for key in ("structure", "outputs", "touched")}}
-    result, _ = bench.ask(comparison, limits.bench_seconds)
-    case = VerifyCase(**{key: result[key] for key in ("name", "ok", "max_abs_error", "max_rel_error", "reason")})
-    findings = [Finding(item["rule"], item["severity"], item["evidence"]) for item in answer.get("findings", [])]
-    return case, findings, result.get("notes", [])
-
-
 def _kernel_on_line(files: Mapping[str, bytes], name: str, line: int) -> str:
     """Return the launcher that a line of the candidate calls, if it calls one."""
     lines = files[name].decode(errors="replace").splitlines()
     text = lines[line - 1] if 0 < line <= len(lines) else ""
-    sources = b"\n".join(content for path, content in files.items() if path.startswith("kernels/")).decode(
-        errors="replace"
-    )
+    kernels = (content for path, content in files.items() if path.startswith("kernels/"))
+    sources = b"\n".join(kernels).decode(errors="replace")
     called = re.findall(r"(\w+)\s*\(", text)
     return next((word for word in called if re.search(rf'extern\s+"C"[^;{{]*\b{word}\s*\(', sources)), "")
-
-
-def _distinct(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    return tuple(dict.fromkeys(findings))
-
-
-def _close(descriptors: Iterable[int]) -> None:
-    for descriptor in descriptors:
-        with contextlib.suppress(OSError):
-            os.close(descriptor)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sandbox.errors import EnvironmentFault
-from sandbox.processes import BoundedLog, HarnessProcess, ProcessLost, start_harness
+from sandbox.processes import BoundedLog, Cancelled, HarnessProcess, ProcessLost, family, send_signal, start_harness
 from sandbox.task import TaskSpec
 from sandbox.wire import Channel, ChannelClosed, ChannelGarbage, ChannelTimeout, Message, pair
 
@@ -45,6 +45,10 @@ class CandidateFailed(Exception):
         self.what = problem["what"]
         self.where = problem["where"]
         self.traceback = problem["traceback"]
+
+
+class TransportFailed(Exception):
+    """The worker could not open the shared memory; the machine is at fault, and another kind may do."""
 
 
 class Zygote:
@@ -103,10 +107,14 @@ class Zygote:
         finally:
             theirs.close()
             log.close_writer()
-        while number not in self._pids:
-            self._handle(self._next(timeout))
-        worker = Worker(self, number, self._pids[number], Channel(ours, ANSWER_BYTES), log, self._check)
-        worker.await_ready(timeout)
+        try:
+            while number not in self._pids:
+                self._handle(self._next(timeout))
+            worker = Worker(self, number, self._pids[number], Channel(ours, ANSWER_BYTES), log, self._check)
+            worker.await_ready(timeout)
+        except Cancelled:
+            self.kill(number)
+            raise
         return worker
 
     def exit_status(self, worker: int) -> int | None:
@@ -164,10 +172,10 @@ class Worker:
         self, zygote: Zygote, number: int, pid: int, channel: Channel, log: BoundedLog, check: Callable[[], None]
     ) -> None:
         self._zygote = zygote
-        self._number = number
         self._channel = channel
         self._log = log
         self._check = check
+        self.number = number
         self.pid = pid
 
     def await_ready(self, timeout: float) -> None:
@@ -188,20 +196,36 @@ class Worker:
         except ChannelClosed as error:
             raise self._died() from error
         answer = self._receive(timeout)
-        if "problem" in answer:
-            raise CandidateFailed({key: str(value) for key, value in answer["problem"].items()})
-        return answer
+        if "problem" not in answer:
+            return answer
+        problem = {key: str(value) for key, value in answer["problem"].items()}
+        if problem["kind"] == "transport":
+            raise TransportFailed(problem["what"])
+        raise CandidateFailed(problem)
+
+    def family(self) -> list[int]:
+        """Return the process ids of everything it runs."""
+        return family(self.pid)
+
+    def freeze(self) -> None:
+        """Let it and everything it started stand still, so that it cannot disturb what is timed elsewhere."""
+        send_signal(self.family(), signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        send_signal(self.family(), signal.SIGCONT)
 
     def stop(self) -> None:
         """End it with everything it started."""
-        self._zygote.kill(self._number)
+        self.thaw()
+        self._zygote.kill(self.number)
         self._channel.close()
 
     def _receive(self, timeout: float) -> Message:
         deadline = time.monotonic() + timeout
         while not self._channel.ready(SLICE_SECONDS):
             self._check()
-            if self._zygote.exit_status(self._number) is not None:
+            if self._zygote.exit_status(self.number) is not None:
                 break
             if time.monotonic() > deadline:
                 self.stop()
@@ -216,7 +240,7 @@ class Worker:
 
     def _died(self) -> WorkerDied:
         deadline = time.monotonic() + 1.0
-        while (status := self._zygote.exit_status(self._number)) is None and time.monotonic() < deadline:
+        while (status := self._zygote.exit_status(self.number)) is None and time.monotonic() < deadline:
             time.sleep(0.01)
         if status is None:
             self.stop()

@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import os
 import platform
-import threading
 import traceback
-from typing import Any, Callable, Dict, List, Tuple
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from warpsmith_harness import startup
 from warpsmith_harness.protocol import Channel, ChannelClosed, Message
 
+Answer = Tuple[Message, List[int]]
+
+_QUESTIONS_AHEAD = 5
+_AHEAD_SHARE_OF_MEMORY = 0.05
+
 
 class Bench:
-    """Answers the parent's requests, one at a time; see each ``_op`` method.
+    """Answers the parent's requests, one at a time; see the method of each.
 
     Args:
         channel: To the parent.
@@ -25,22 +30,49 @@ class Bench:
     """
 
     def __init__(self, channel: Channel, spec: Dict[str, Any]) -> None:
+        from warpsmith_harness.baselines import Baselines
         from warpsmith_harness.load import load_task
+        from warpsmith_harness.oracle import memory
+        from warpsmith_harness.original import accept
+        from warpsmith_harness.questions import Examiner, Question
+        from warpsmith_harness.sharing import Sharing
+        from warpsmith_harness.timing import make_stopwatch
 
         self._channel = channel
-        self._task = load_task(spec)
-        self._operations: Dict[str, Callable[[Message], Tuple[Message, List[int]]]] = {
-            "open": self._open,
-            "case": self._case,
+        self._task = task = load_task(spec)
+        self.accepted = accept(task)
+        self._reference = task.reference()
+        self._memory = memory(task.device)
+        self._examiner = Examiner(task, self._reference, self.accepted["state_strength"])
+        self._baselines = Baselines(self._reference, task.device)
+        self._stopwatch = make_stopwatch(task.device)
+        self._sharing = Sharing(task.device)
+        self._ahead: List[Question] = []
+        self._question: Optional[Question] = None
+        self._placement: Any = None
+        self._resting: Optional[Message] = None
+        self._operations: Dict[str, Callable[[Message], Answer]] = {
+            "draw": self._draw,
             "compare": self._compare,
+            "prepare": self._prepare,
+            "place": self._place,
+            "time": self._time,
+            "recall": self._recall,
+            "original": self._original,
         }
 
     def serve(self) -> int:
-        """Answer until the parent is gone."""
+        """Answer until the parent is gone; prepare the next verdict while it rests."""
         from warpsmith_harness.problems import TaskProblem
 
         while True:
+            if self._resting is not None and not self._channel.ready(0):
+                self._prepare_something(self._resting)
+                continue
             request = self._channel.receive()
+            self._resting = request if request["op"] == "rest" else None
+            if self._resting is not None:
+                continue
             descriptors: List[int] = []
             try:
                 answer, descriptors = self._operations[request["op"]](request)
@@ -48,48 +80,129 @@ class Bench:
                 answer = {"task_problem": [problem.what, problem.where, problem.next_step]}
             except Exception as error:
                 answer = {"fault": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()[-8000:]}
-            self._channel.send(answer, descriptors)
+            self._channel.send({**answer, "id": request["id"]}, descriptors)
 
-    def _open(self, request: Message) -> Tuple[Message, List[int]]:
-        """Build the reference and accept the task."""
+    def _draw(self, request: Message) -> Answer:
+        """Put a question where the worker can read it: ``scale`` of floating inputs, ``worker`` that will answer."""
+        scale = request["scale"]
+        question = self._ahead.pop() if scale == 1.0 and self._ahead else self._examiner.draw(scale)
+        self._question = question
+        held = [*question.tensors, *question.state.values()]
+        answer, descriptors = self._sharing.share(held, [*question.expected, *question.touched], request)
+        notes = answer.pop("notes")
+        answer.update(
+            structure=question.structure,
+            inputs=notes[: len(question.tensors)],
+            state=dict(zip(question.state, notes[len(question.tensors) :])),
+            touched_inputs=list(question.touched_inputs),
+            touched_state=list(question.touched_state),
+            sizes=[tensor.numel() * tensor.element_size() for tensor in question.expected],
+        )
+        return answer, descriptors
+
+    def _compare(self, request: Message) -> Answer:
+        """Compare a worker's answer with the question drawn last."""
+        question = self._question
+        if question is None:
+            raise RuntimeError("there is no question to compare with")
+        return self._judge(question, request), []
+
+    def _judge(self, question: Any, request: Message) -> Message:
+        """Compare; whatever cannot be read of what a worker sent is the candidate's fault."""
         import torch
 
-        from warpsmith_harness.cases import CaseMaker
-        from warpsmith_harness.original import accept
+        from warpsmith_harness.questions import judge_answer
 
-        accepted = accept(self._task)
-        self._reference = self._task.reference()
-        self._cases = CaseMaker(self._task, self._reference)
-        environment = {"torch": torch.__version__, "cuda": torch.version.cuda, "python": platform.python_version()}
-        return {"accepted": accepted, "environment": environment, "threads": torch.get_num_threads()}, []
+        notes = list(question.exact.notes)
+        try:
+            outputs, touched = (self._sharing.read(request[key]) for key in ("outputs", "touched"))
+            tolerance = self._task.spec["tolerance"]
+            return {**judge_answer(question, outputs, request["structure"], touched, tolerance), "notes": notes}
+        except torch.cuda.OutOfMemoryError:
+            raise
+        except Exception as error:
+            reason = f"its answer cannot be read: {error}"
+            return {"ok": False, "max_abs_error": None, "max_rel_error": None, "reason": reason, "notes": notes}
 
-    def _case(self, request: Message) -> Tuple[Message, List[int]]:
-        from warpsmith_harness.transport import bytes_needed, make_region, pack
+    def _prepare(self, request: Message) -> Answer:
+        """Compile baselines: ``modes`` by name, or all where it is null, each within ``seconds``."""
+        for mode in request["modes"] or self._baselines.modes:
+            self._baselines.prepare(mode, self._run_once, request["seconds"])
+        return {
+            "ready": self._baselines.ready,
+            "modes": self._baselines.modes,
+            "errors": self._baselines.errors,
+            "seconds": self._baselines.seconds,
+        }, []
 
-        case = self._current = self._cases.draw(request["name"])
-        held = [*case.tensors, *case.state.values()]
-        self._incoming = make_region("host", bytes_needed(held))
-        self._outgoing = make_region("host", bytes_needed([*case.expected, *case.touched]))
-        notes = pack(held, self._incoming)
-        regions = [self._incoming, self._outgoing]
-        answer = {
-            "structure": case.structure,
-            "inputs": notes[: len(case.tensors)],
-            "state": dict(zip(case.state, notes[len(case.tensors) :])),
-            "touched_inputs": list(case.touched_inputs),
-            "touched_state": list(case.touched_state),
-            "regions": [region.handle() for region in regions],
-        }
-        return answer, [descriptor for region in regions for descriptor in region.descriptors()]
+    def _place(self, request: Message) -> Answer:
+        """Draw new buffers and contents, and share them with ``worker``."""
+        from warpsmith_harness.candidate import state
+        from warpsmith_harness.placement import Placement
 
-    def _compare(self, request: Message) -> Tuple[Message, List[int]]:
-        from warpsmith_harness.cases import judge_outputs
-        from warpsmith_harness.transport import unpack
+        self._placement = None
+        placement = Placement(
+            self._task, self._reference, self._examiner, self.accepted["bytes_moved"], self._memory
+        )
+        self._placement = placement
+        own = {name: tensor.detach() for name, tensor in state(self._reference).items()}
+        flat = [tensor for base in placement.bases for tensor in base]
+        outputs = self._examiner.ask(placement.bases[0], placement.structure, exact=False)
+        answer, descriptors = self._sharing.share([*flat, *own.values()], [*outputs.expected, *outputs.touched], request)
+        notes = answer.pop("notes")
+        width = len(placement.bases[0])
+        answer.update(
+            structure=placement.structure,
+            bases=[notes[start : start + width] for start in range(0, len(flat), width)],
+            state=dict(zip(own, notes[len(flat) :])),
+            slots=placement.arena.slots,
+            rollable=placement.rollable,
+            output_bytes=sum(tensor.numel() * tensor.element_size() for tensor in outputs.expected),
+        )
+        return answer, descriptors
 
-        outputs = unpack(request["outputs"], self._outgoing, self._task.device)
-        touched = unpack(request["touched"], self._outgoing, self._task.device)
-        tolerance = self._task.spec["tolerance"]
-        return judge_outputs(self._current, outputs, request["structure"], touched, tolerance), []
+    def _time(self, request: Message) -> Answer:
+        """Time a batch of ``side``; see ``placement.time_side``."""
+        from warpsmith_harness.placement import time_side
+
+        call = self._placement.call(request["side"], self._baselines)
+        return time_side(self._stopwatch, call, self._placement.arena, request)[0], []
+
+    def _recall(self, request: Message) -> Answer:
+        """Compare the output of a timed call, made on ``turn``."""
+        from warpsmith_harness.timing import Turn
+
+        base, slot, roll = request["turn"]
+        return self._judge(self._placement.question(Turn(base, slot, roll)), request), []
+
+    def _original(self, request: Message) -> Answer:  # noqa: ARG002  # every operation takes its request
+        """Profile the reference's operators."""
+        from warpsmith_harness.original import profile
+
+        return {**self.accepted, **profile(self._task, self.accepted)}, []
+
+    def _run_once(self, call: Callable[..., Any]) -> None:
+        import torch
+
+        args, kwargs = self._task.inputs()
+        with torch.no_grad():
+            call(*args, **kwargs)
+
+    def _prepare_something(self, resting: Message) -> None:
+        """Do one piece of work for the next verdict, or stop resting when there is none."""
+        from warpsmith_harness.baselines import COMPILE
+        from warpsmith_harness.problems import TaskProblem
+
+        room = _AHEAD_SHARE_OF_MEMORY * self._memory - sum(question.size for question in self._ahead)
+        if resting["compile_seconds"] > 0 and COMPILE not in [*self._baselines.ready, *self._baselines.errors]:
+            self._baselines.prepare(COMPILE, self._run_once, resting["compile_seconds"])
+        elif len(self._ahead) < _QUESTIONS_AHEAD and (not self._ahead or self._ahead[0].size < room):
+            try:
+                self._ahead.append(self._examiner.draw())
+            except TaskProblem:  # met again, and told, when a verdict draws
+                self._resting = None
+        else:
+            self._resting = None
 
 
 def main(arguments: List[str]) -> int:
@@ -97,11 +210,11 @@ def main(arguments: List[str]) -> int:
     options = startup.options(arguments)
     channel = Channel.of_descriptor(options["channel"])
     os.set_inheritable(channel.fileno(), False)
-    problem = startup.environment_problem()
-    if problem:
-        channel.send({"environment_problem": problem})
-        return 3
     try:
+        problem = startup.environment_problem()
+        if problem:
+            channel.send({"environment_problem": problem})
+            return 3
         return _serve(channel, options["spec"])
     except ChannelClosed:
         return 0
@@ -115,5 +228,35 @@ def _serve(channel: Channel, spec: Dict[str, Any]) -> int:
     except TaskProblem as problem:
         channel.send({"task_problem": [problem.what, problem.where, problem.next_step]})
         return 2
-    channel.send({"op": "ready", "pid": os.getpid(), "threads": threading.active_count()})
+    import torch
+
+    environment = _machine(spec["device"])
+    channel.send({"accepted": bench.accepted, "environment": environment, "threads": torch.get_num_threads()})
     return bench.serve()
+
+
+def _machine(device: str) -> Dict[str, Any]:
+    """Return what times depend on, as this interpreter sees it."""
+    import torch
+
+    found: Dict[str, Any] = {
+        "device": "cpu",
+        "sm": None,
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda,
+        "python": platform.python_version(),
+        "cpu": _cpu_name(),
+        "threads": torch.get_num_threads(),
+    }
+    if device != "cpu":
+        properties = torch.cuda.get_device_properties(device)
+        major, minor = torch.cuda.get_device_capability(device)
+        found.update(device=properties.name, sm=f"sm_{major}{minor}", gpu_uuid=str(getattr(properties, "uuid", "")))
+    return found
+
+
+def _cpu_name() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()

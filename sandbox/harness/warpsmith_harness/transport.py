@@ -60,9 +60,11 @@ class HostRegion(Region):
         super().__init__(ctypes.addressof(self._view), size)
 
     def descriptors(self) -> List[int]:
+        """Return the file's descriptor."""
         return [self._descriptor]
 
     def close(self) -> None:
+        """Unmap and close the file."""
         del self._view
         self._map.close()
         os.close(self._descriptor)
@@ -86,12 +88,14 @@ class CudaRegion(Region):
         super().__init__(pointer.value or 0, size)
 
     def handle(self) -> Dict[str, Any]:
+        """Return the handle with which another process opens the same device memory."""
         exported = _IpcHandle()
         code = self._runtime.cudaIpcGetMemHandle(ctypes.byref(exported), ctypes.c_void_p(self.address))
         self._check(code, "cudaIpcGetMemHandle")
         return {**super().handle(), "ipc": bytes(exported).hex()}
 
     def close(self) -> None:
+        """Free the memory, or close it where another process owns it."""
         free = self._runtime.cudaFree if self._owner else self._runtime.cudaIpcCloseMemHandle
         free(ctypes.c_void_p(self.address))
 
@@ -156,11 +160,10 @@ def unpack(notes: Sequence[Note], region: Region, device: torch.device) -> List[
     """
     tensors = []
     for note in notes:
-        tensor = blank(note, device)
-        size = span(tensor) * tensor.element_size()
-        offset = note["offset"]
+        size, offset = _size(note), note["offset"]
         if not isinstance(offset, int) or offset < 0 or offset + size > region.size:
             raise TransportError("a tensor's bytes do not lie in the shared memory")
+        tensor = blank(note, device)
         copy_bytes(tensor.data_ptr(), region.address + offset, size, region.kind == "cuda" or tensor.is_cuda)
         tensors.append(tensor)
     _settle(region, tensors)
@@ -187,6 +190,15 @@ def blank(note: Note, device: torch.device) -> torch.Tensor:
     place = torch.device("cpu") if note["device"] == "cpu" else device
     dtype = getattr(torch, note["dtype"])
     return torch.empty_strided(note["shape"], note["stride"], dtype=dtype, device=place)
+
+
+def _size(note: Note) -> int:
+    """Return a noted tensor's bytes from its dtype, shape and strides, before anything is allocated for it."""
+    dtype, shape, stride = getattr(torch, note["dtype"]), note["shape"], note["stride"]
+    if not isinstance(dtype, torch.dtype) or len(shape) != len(stride) or min([*shape, *stride], default=0) < 0:
+        raise TransportError("a tensor's description makes no sense")
+    elements = 0 if 0 in shape else 1 + sum((size - 1) * step for size, step in zip(shape, stride))
+    return elements * dtype.itemsize
 
 
 def copy_bytes(target: int, source: int, size: int, cuda: bool) -> None:

@@ -10,7 +10,6 @@ import faulthandler
 import os
 import sys
 import traceback
-import types
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, cast
 
@@ -20,13 +19,19 @@ from torch import nn
 from warpsmith_harness import isolate, kernels, load, startup, values
 from warpsmith_harness.candidate import copy_state, load_candidate, state
 from warpsmith_harness.load import LoadedTask
+from warpsmith_harness.placement import time_side
 from warpsmith_harness.problems import CandidateProblem, place, summary
 from warpsmith_harness.protocol import Channel, ChannelClosed, Message
+from warpsmith_harness.timing import Arena, Stopwatch, make_stopwatch
+from warpsmith_harness.trace import device_activity, ownership
 from warpsmith_harness.transport import Region, TransportError, bytes_needed, describe, open_region, pack, unpack
+from warpsmith_harness.watch import Checksums, Finding, HeldOutputs, OperatorWatch, call_watched, delegation, mutation
+
+_HELD_BYTES = 512 * 1024 * 1024
 
 
 class Worker:
-    """Answers the parent's requests, one at a time.
+    """Answers the parent's requests, one at a time; see the method of each.
 
     Args:
         channel: To the parent.
@@ -38,9 +43,17 @@ class Worker:
         self._task = task
         self._candidate: nn.Module = nn.Identity()
         self._folder = Path()
-        self._incoming: Optional[Region] = None
-        self._outgoing: Optional[Region] = None
-        self._operations: Dict[str, Callable[[Message], Message]] = {"load": self._load, "verify": self._verify}
+        self._manifest: Optional[Dict[str, Any]] = None
+        self._regions: List[Region] = []
+        self._held = HeldOutputs(_HELD_BYTES)
+        self._arena: Optional[Arena] = None
+        self._stopwatch: Optional[Stopwatch] = None
+        self._operations: Dict[str, Callable[[Message], Message]] = {
+            "load": self._load,
+            "answer": self._answer,
+            "place": self._place,
+            "time": self._time,
+        }
 
     def serve(self) -> int:
         """Answer until the parent is gone. What the candidate raises becomes the answer."""
@@ -56,52 +69,90 @@ class Worker:
                 answer = {"problem": _describe(error, self._folder)}
             self._channel.send(answer)
 
-    def _open(self, handles: Sequence[Message], descriptors: List[int]) -> None:
-        if handles:
-            count = len(descriptors) // len(handles)
-            parts = [descriptors[i * count : (i + 1) * count] for i in range(len(handles))]
-            self._incoming, self._outgoing = (open_region(handle, part) for handle, part in zip(handles, parts))
-
     def _load(self, request: Message) -> Message:
+        """Bind the kernels and build the candidate from ``folder``, on ``threads`` threads."""
         torch.set_num_threads(request["threads"])
         if self._task.device.type == "cuda":
             torch.cuda.set_device(self._task.device)
             torch.zeros(1, device=self._task.device)
         self._folder = Path(request["folder"])
-        bound: Optional[types.ModuleType] = None
-        if request["manifest"] is not None:
-            bound = kernels.bind(request["manifest"], "kernels")
+        self._manifest = request["manifest"]
+        bound = None if self._manifest is None else kernels.bind(self._manifest, request["kernels"])
         self._candidate = load_candidate(self._task, request["folder"], bound)
+        return {"threads": torch.get_num_threads()}
+
+    def _answer(self, request: Message) -> Message:
+        """Answer one question, watched as ``watch`` says: ``operators``, ``device`` or nothing beyond the usual."""
+        tensors = unpack(request["inputs"], self._incoming, self._task.device)
+        self._set_state(request["state"])
+        args, kwargs = values.rebuild(request["structure"], tensors)
+        own = state(self._candidate)
+        given = {**{f"input {i}": tensor for i, tensor in enumerate(tensors)}, **own}
+        touched = [*(f"input {i}" for i in request["touched_inputs"]), *request["touched_state"]]
+        sums = Checksums({name: tensor for name, tensor in given.items() if name not in touched})
+        watch = OperatorWatch() if request["watch"] == "operators" else None
+        with torch.no_grad():
+            outputs, structure, found = call_watched(
+                lambda: self._candidate(*args, **kwargs), self._task.device, request["sizes"], watch
+            )
+            found += mutation(sums.changed()) + self._held.findings()
+            found += delegation(watch.computed if watch else {}, self._task.spec["policy"])
+            self._held.hold(outputs, own.values())
+            answer = self._send(structure, outputs, [given[name] for name in touched])
+            if request["watch"] == "device":
+                found += self._device_findings(args, kwargs)
+        return {**answer, "findings": found}
+
+    def _device_findings(self, args: Sequence[Any], kwargs: Dict[str, Any]) -> List[Finding]:
+        activities = device_activity(lambda: self._candidate(*args, **kwargs), self._task.device)
+        return ownership(activities, self._manifest, self._task.spec["policy"])
+
+    def _place(self, request: Message) -> Message:
+        """Take the placement's drawn inputs and its state into buffers of this process."""
+        bases = [unpack(notes, self._incoming, self._task.device) for notes in request["bases"]]
+        self._set_state(request["state"])
+        self._arena = Arena(bases, request["structure"], request["slots"], request["rollable"])
+        self._stopwatch = make_stopwatch(self._task.device)
         return {}
 
-    def _verify(self, request: Message) -> Message:
-        incoming, outgoing = self._regions()
-        tensors = unpack(request["inputs"], incoming, self._task.device)
-        sent = unpack(list(request["state"].values()), incoming, self._task.device)
-        self._set_state(dict(zip(request["state"], sent)))
-        args, kwargs = values.rebuild(request["structure"], tensors)
-        with torch.no_grad(), values.poisoned_allocations():
-            result = self._candidate(*args, **kwargs)
-        outputs, structure = values.flatten(result)
-        own = state(self._candidate)
-        touched = [tensors[i] for i in request["touched_inputs"]] + [own[name] for name in request["touched_state"]]
-        return {"structure": structure, **self._send(outputs, touched, outgoing)}
+    def _time(self, request: Message) -> Message:
+        """Time a batch; see ``placement.time_side``. The output of the call numbered ``keep`` is sent along."""
+        if self._arena is None or self._stopwatch is None:
+            raise TransportError("there are no buffers to time on")
+        answer, kept = time_side(self._stopwatch, self._candidate, self._arena, request)
+        if kept is None:
+            return answer
+        outputs, structure = values.flatten(kept)
+        return {**answer, **self._send(structure, outputs, [])}
 
-    def _send(self, outputs: List[torch.Tensor], touched: List[torch.Tensor], outgoing: Region) -> Message:
-        everything = [tensor.detach() for tensor in [*outputs, *touched]]
-        if bytes_needed([tensor for tensor in everything if tensor.layout == torch.strided]) > outgoing.size:
-            notes = [describe(tensor) for tensor in everything]
+    def _send(self, structure: Any, outputs: List[torch.Tensor], touched: List[torch.Tensor]) -> Message:
+        everything = [tensor.detach().resolve_conj().resolve_neg() for tensor in [*outputs, *touched]]
+        strided = [tensor for tensor in everything if tensor.layout == torch.strided]
+        if bytes_needed(strided) <= self._regions[1].size:
+            notes = pack(everything, self._regions[1])
         else:
-            notes = pack(everything, outgoing)
-        return {"outputs": notes[: len(outputs)], "touched": notes[len(outputs) :]}
+            notes = [describe(tensor) for tensor in everything]
+        return {"structure": structure, "outputs": notes[: len(outputs)], "touched": notes[len(outputs) :]}
 
-    def _set_state(self, sent: Dict[str, torch.Tensor]) -> None:
-        copy_state(_Sent(sent), self._candidate)
+    def _set_state(self, notes: Dict[str, Any]) -> None:
+        sent = unpack(list(notes.values()), self._incoming, self._task.device)
+        copy_state(_Sent(dict(zip(notes, sent))), self._candidate)
 
-    def _regions(self) -> Sequence[Region]:
-        if self._incoming is None or self._outgoing is None:
+    @property
+    def _incoming(self) -> Region:
+        if not self._regions:
             raise TransportError("no shared memory was opened")
-        return self._incoming, self._outgoing
+        return self._regions[0]
+
+    def _open(self, handles: Sequence[Message], descriptors: List[int]) -> None:
+        if not handles:
+            return
+        for region in self._regions:
+            region.close()
+        self._regions = []
+        each = len(descriptors) // len(handles)
+        for number, handle in enumerate(handles):
+            self._regions.append(open_region(handle, descriptors[number * each : (number + 1) * each]))
 
 
 class _Sent(nn.Module):
@@ -132,8 +183,9 @@ def main(arguments: List[str]) -> int:
 
 
 def _describe(error: Exception, folder: Path) -> Dict[str, str]:
-    """Return what went wrong: one sentence, the candidate's line, and the traceback."""
+    """Return what went wrong: one sentence, the candidate's line, the traceback, and whether memory was not shared."""
     text = "".join(traceback.format_exception(type(error), error, error.__traceback__))[-8000:]
+    kind = "transport" if isinstance(error, TransportError) else "candidate"
     if isinstance(error, CandidateProblem):
-        return {"what": error.what, "where": error.where, "traceback": text}
-    return {"what": summary(error), "where": place(error, folder, relative=True), "traceback": text}
+        return {"kind": kind, "what": error.what, "where": error.where, "traceback": text}
+    return {"kind": kind, "what": summary(error), "where": place(error, folder, relative=True), "traceback": text}

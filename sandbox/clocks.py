@@ -1,0 +1,81 @@
+"""Holds the times a worker reports against what the parent can see for itself: its own clock, and the bytes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+_TARGET_US = 30_000.0
+_MOST_CALLS = 150
+_LEAST_CALLS = 2
+_QUEUED_LAUNCHES = 500
+_LAUNCH_US = 4.0
+_JITTER_US = 150.0
+_SLACK = 1.35
+_TRIES = 3
+_LONGEST_FILL_US = 80_000.0
+_FASTER_THAN_COPY = 4.0
+
+
+@dataclass(frozen=True)
+class BurstPlan:
+    """Two bursts of calls whose difference in length is the parent's own measure of a call; behind ``fill_us`` of waiting."""
+
+    few: int
+    many: int
+    fill_us: float
+
+
+def plan_burst(claimed_us: float, host_us: float, on_gpu: bool) -> BurstPlan:
+    """Choose burst lengths: long enough for this clock, short enough for the device's launch queue."""
+    wanted = int(_TARGET_US / max(claimed_us, 0.1))
+    if on_gpu:
+        launches = max(1.0, host_us / _LAUNCH_US)
+        wanted = min(wanted, int(_QUEUED_LAUNCHES / launches), int(_LONGEST_FILL_US / max(host_us, 1.0)))
+    more = max(_LEAST_CALLS, min(_MOST_CALLS, wanted))
+    few = max(1, more // 4)
+    fill = min(_LONGEST_FILL_US, 1.5 * host_us * (few + more) + 300.0) if on_gpu else 0.0
+    return BurstPlan(few, few + more, fill)
+
+
+def contradiction(claimed_us: float, plan: BurstPlan, burst: Callable[[int, float], None]) -> str:
+    """Return why the parent's clock contradicts a claimed time of a call, or an empty string.
+
+    Calls in a row, with warm caches, take no longer each than one cold call alone. A difference of burst lengths leaves
+    the fixed costs out. It has to contradict every time it is tried.
+
+    Args:
+        claimed_us: What the worker says a call takes.
+        plan: The lengths.
+        burst: Makes that many calls behind so many microseconds of waiting, and returns when all are done.
+    """
+    measured = 0.0
+    for _ in range(_TRIES):
+        short, long = (_timed(lambda count=count: burst(count, plan.fill_us)) for count in (plan.few, plan.many))
+        measured = (long - short) / (plan.many - plan.few)
+        if measured <= _SLACK * claimed_us + _JITTER_US / (plan.many - plan.few) + 3.0:
+            return ""
+    return (
+        f"the worker reports {claimed_us:.1f} us a call, and by the judge's own clock a call takes {measured:.1f} us "
+        f"(from {plan.few} against {plan.many} calls in a row)"
+    )
+
+
+def below_floor(claimed_us: float, output_bytes: int, copy_us: float, bytes_moved: int) -> str:
+    """Return why a time is under what writing the outputs alone takes at several times the measured bandwidth."""
+    if copy_us <= 0 or bytes_moved <= 0:
+        return ""
+    floor = copy_us * min(1.0, output_bytes / bytes_moved) / _FASTER_THAN_COPY
+    if claimed_us >= floor:
+        return ""
+    return (
+        f"{claimed_us:.2f} us a call is less than writing its {output_bytes} bytes of output takes at "
+        f"{_FASTER_THAN_COPY:.0f} times the bandwidth of a plain copy ({floor:.2f} us)"
+    )
+
+
+def _timed(action: Callable[[], None]) -> float:
+    started = time.perf_counter_ns()
+    action()
+    return (time.perf_counter_ns() - started) / 1000

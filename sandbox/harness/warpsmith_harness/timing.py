@@ -1,0 +1,223 @@
+"""Times calls, the same way for the candidate and for the baselines.
+
+``device`` is from the first to the last device work of one call with the launch queue kept filled, ``latency`` what a
+caller waits from an idle device. Before each call its inputs get new contents at another address, and the last-level
+cache is written over. ``burst`` makes calls in a row for whoever holds another clock to it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, List, Sequence, Tuple
+
+import torch
+
+from warpsmith_harness import values
+from warpsmith_harness.transport import copy_bytes, span
+
+Call = Callable[..., Any]
+
+_CPU_FLUSH_BYTES = 32 * 1024 * 1024
+_CYCLES_PER_US = 2_000.0
+_WARM_UP_CALLS = 3
+_HOST_CALLS = 5
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What one timed call gets: a drawn set of inputs, rolled by a share of its length, in one of the slots."""
+
+    base: int
+    slot: int
+    roll: float
+
+
+class Arena:
+    """The buffers of one placement: drawn sets of inputs, and the slots they are copied into before a call.
+
+    Args:
+        bases: The drawn sets, one list of tensors each.
+        structure: Of the forward's arguments.
+        slots: How many addresses to rotate among.
+        rollable: Whether floating inputs may be rolled, so that contents differ in every call.
+    """
+
+    def __init__(self, bases: List[List[torch.Tensor]], structure: Any, slots: int, rollable: bool) -> None:
+        self.bases = bases
+        self.slots = slots
+        self._rollable = rollable
+        self._slots = [[values.clone_like(tensor) for tensor in bases[0]] for _ in range(slots)]
+        self._arguments: List[Tuple[Tuple[Any, ...], Dict[str, Any]]] = []
+        for slot in self._slots:
+            args, kwargs = values.rebuild(structure, slot)
+            self._arguments.append((tuple(args), kwargs))
+
+    def fill(self, turn: Turn) -> Tuple[Tuple[Any, ...], Dict[str, Any]]:
+        """Copy the turn's contents into its slot and return the arguments there."""
+        for source, target in zip(self.bases[turn.base], self._slots[turn.slot]):
+            shift = int(span(source) * turn.roll) if self._rollable and source.is_floating_point() else 0
+            _roll_into(source, target, shift)
+        return self._arguments[turn.slot]
+
+
+def _roll_into(source: torch.Tensor, target: torch.Tensor, shift: int) -> None:
+    """Copy the memory of one tensor into another's, rolled by ``shift`` elements; on one thread on the CPU."""
+    item = source.element_size()
+    whole, moved = span(source) * item, shift * item
+    if source.is_cuda:
+        flat_source, flat_target = _flat(source), _flat(target)
+        flat_target[: whole - moved].copy_(flat_source[moved:])
+        flat_target[whole - moved :].copy_(flat_source[:moved])
+        return
+    copy_bytes(target.data_ptr(), source.data_ptr() + moved, whole - moved, cuda=False)
+    copy_bytes(target.data_ptr() + whole - moved, source.data_ptr(), moved, cuda=False)
+
+
+def _flat(tensor: torch.Tensor) -> torch.Tensor:
+    memory = tensor.as_strided((span(tensor),), (1,))
+    return (torch.view_as_real(memory).flatten() if memory.is_complex() else memory).view(torch.uint8)
+
+
+class Stopwatch:
+    """Base of the clocks of both kinds of device."""
+
+    def warm(self, call: Call, arena: Arena) -> None:
+        """Make a few calls that are not timed, at every address."""
+        for number in range(max(_WARM_UP_CALLS, arena.slots)):
+            args, kwargs = arena.fill(Turn(number % len(arena.bases), number % arena.slots, 0.0))
+            call(*args, **kwargs)
+        self.settle()
+
+    def settle(self) -> None:
+        """Wait until the device is idle."""
+
+    def host_us(self, call: Call, arena: Arena) -> float:
+        """Return how long the host needs to queue one call."""
+        taken = []
+        for _ in range(_HOST_CALLS):
+            args, kwargs = arena.fill(Turn(0, 0, 0.0))
+            self.settle()
+            started = time.perf_counter_ns()
+            call(*args, **kwargs)
+            taken.append((time.perf_counter_ns() - started) / 1000)
+        self.settle()
+        return sorted(taken)[_HOST_CALLS // 2]
+
+    def device(
+        self, call: Call, arena: Arena, turns: Sequence[Turn], keep: int, cold: bool, fill_us: float
+    ) -> Tuple[List[float], Any]:
+        """Return microseconds of device work for each turn, and the output of the call numbered ``keep``.
+
+        Args:
+            call: What is timed.
+            arena: Its buffers.
+            turns: One for each call.
+            keep: Number of the call whose output is returned, or -1.
+            cold: Whether the last-level cache is written over before each call.
+            fill_us: How long the device is kept busy while the host queues the call.
+        """
+        raise NotImplementedError
+
+    def latency(self, call: Call, arena: Arena, turns: Sequence[Turn]) -> List[float]:
+        """Return microseconds from an idle device to a synchronised end for each turn."""
+        raise NotImplementedError
+
+    def burst(self, call: Call, arena: Arena, count: int, fill_us: float) -> None:
+        """Make calls in a row, behind ``fill_us`` of other work for the device; synchronised at both ends."""
+        raise NotImplementedError
+
+
+class CpuStopwatch(Stopwatch):
+    """Wall time of a call. Caches are written over on one thread, so that no idle pool spins beside the call."""
+
+    def __init__(self) -> None:
+        self._flush = (ctypes.c_char * _CPU_FLUSH_BYTES)()
+        self._byte = 0
+
+    def device(
+        self, call: Call, arena: Arena, turns: Sequence[Turn], keep: int, cold: bool, fill_us: float
+    ) -> Tuple[List[float], Any]:
+        kept: Any = None
+        times = []
+        for number, turn in enumerate(turns):
+            args, kwargs = arena.fill(turn)
+            if cold:
+                self._byte ^= 1
+                ctypes.memset(self._flush, self._byte, _CPU_FLUSH_BYTES)
+            started = time.perf_counter_ns()
+            output = call(*args, **kwargs)
+            times.append((time.perf_counter_ns() - started) / 1000)
+            if number == keep:
+                kept = output
+            del output
+        return times, kept
+
+    def latency(self, call: Call, arena: Arena, turns: Sequence[Turn]) -> List[float]:
+        return self.device(call, arena, turns, -1, cold=True, fill_us=0.0)[0]
+
+    def burst(self, call: Call, arena: Arena, count: int, fill_us: float) -> None:
+        args, kwargs = arena.fill(Turn(0, 0, 0.0))
+        for _ in range(count):
+            call(*args, **kwargs)
+
+
+class CudaStopwatch(Stopwatch):
+    """Event times, behind a wait on the device that is long enough for the host to queue the whole call."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        size = 2 * getattr(torch.cuda.get_device_properties(device), "L2_cache_size", 64 * 1024 * 1024)
+        self._flush = torch.empty(size, dtype=torch.uint8, device=device)
+        self._start = torch.cuda.Event(enable_timing=True)
+        self._end = torch.cuda.Event(enable_timing=True)
+
+    def settle(self) -> None:
+        torch.cuda.synchronize(self._device)
+
+    def device(
+        self, call: Call, arena: Arena, turns: Sequence[Turn], keep: int, cold: bool, fill_us: float
+    ) -> Tuple[List[float], Any]:
+        kept: Any = None
+        times = []
+        cycles = int(fill_us * _CYCLES_PER_US)
+        for number, turn in enumerate(turns):
+            args, kwargs = arena.fill(turn)
+            if cold:
+                self._flush.zero_()
+            torch.cuda._sleep(cycles)
+            self._start.record()
+            output = call(*args, **kwargs)
+            self._end.record()
+            self._end.synchronize()
+            times.append(self._start.elapsed_time(self._end) * 1000)
+            if number == keep:
+                kept = output
+            del output
+        return times, kept
+
+    def latency(self, call: Call, arena: Arena, turns: Sequence[Turn]) -> List[float]:
+        times = []
+        for turn in turns:
+            args, kwargs = arena.fill(turn)
+            self._flush.zero_()
+            self.settle()
+            started = time.perf_counter_ns()
+            call(*args, **kwargs)
+            self.settle()
+            times.append((time.perf_counter_ns() - started) / 1000)
+        return times
+
+    def burst(self, call: Call, arena: Arena, count: int, fill_us: float) -> None:
+        args, kwargs = arena.fill(Turn(0, 0, 0.0))
+        self.settle()
+        torch.cuda._sleep(int(fill_us * _CYCLES_PER_US))
+        for _ in range(count):
+            call(*args, **kwargs)
+        self.settle()
+
+
+def make_stopwatch(device: torch.device) -> Stopwatch:
+    """Return the clock for a device."""
+    return CpuStopwatch() if device.type == "cpu" else CudaStopwatch(device)

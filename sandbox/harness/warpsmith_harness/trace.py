@@ -1,0 +1,120 @@
+"""Lists what one call of the candidate runs on the GPU, and says whose kernels they are."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, List, Optional, Sequence
+
+import torch
+from torch.profiler import ProfilerActivity
+from torch.profiler import profile as trace
+
+from warpsmith_harness.watch import Finding, finding
+
+_ARRANGING = re.compile(r"Memcpy|Memset|FillFunctor|direct_copy_kernel|copy_device_to_device|LoadWithCast")
+_OF_TORCH = re.compile(r"at::native|at::cuda|at_cuda_detail|at::sparse|c10::|triton_|torch::|pytorch_flash|fmha_|flash_fwd")
+_OF_LIBRARY = {
+    "cublas": re.compile(r"cublas|gemm|gemv|gemmk1|nvjet|cutlass|xmma|splitK|scal_kernel|dot_kernel|reduce_1Block", re.I),
+    "cudnn": re.compile(r"cudnn|conv|xmma|cutlass|fprop|dgrad|wgrad|winograd|nchw|nhwc|implicit|_dw|gemm|nvjet", re.I),
+}
+_NEGLIGIBLE = 0.01
+
+
+@dataclass(frozen=True)
+class Activity:
+    """One thing the device did: a kernel or a copy, on which stream, for how long."""
+
+    name: str
+    stream: int
+    us: float
+
+
+def device_activity(call: Callable[[], object], device: torch.device) -> List[Activity]:
+    """Return what the device does in one call, in order; the first entry is a marker on the current stream.
+
+    A process's first trace can lose what it should hold, so one with the marker alone goes before it.
+    """
+    marker = torch.empty(64, dtype=torch.uint8, device=device)
+    _trace(lambda: marker.fill_(1), device)
+
+    def marked() -> None:
+        marker.fill_(1)
+        call()
+
+    return _trace(marked, device)
+
+
+def ownership(activities: Sequence[Activity], manifest: Optional[Dict[str, Any]], policy: str) -> List[Finding]:
+    """Return what is to be said about a call's kernels.
+
+    Args:
+        activities: As ``device_activity`` returns them.
+        manifest: The candidate's built library, or None where it brings its own extension.
+        policy: ``own-kernels`` or ``library-ok``.
+    """
+    if not activities:
+        return [finding("no-trace", "label", "the profiler saw nothing of this call, so nobody owns its device time")]
+    stream = activities[0].stream
+    ran = [activity for activity in activities[1:] if not _ARRANGING.search(activity.name)]
+    if not ran:
+        return [finding("no-launch", "reject", "a call of the candidate ran no kernel on the device")]
+    found = _foreign(ran, manifest, policy)
+    aside = sorted({activity.name[:80] for activity in ran if activity.stream != stream})
+    if aside:
+        found.append(finding("side-stream", "label", f"not on the current stream: {', '.join(aside)}"))
+    return found
+
+
+def _foreign(ran: Sequence[Activity], manifest: Optional[Dict[str, Any]], policy: str) -> List[Finding]:
+    total = sum(activity.us for activity in ran) or 1.0
+    others: Dict[str, float] = {}
+    for activity in ran:
+        if not _is_own(activity.name, manifest):
+            others[activity.name] = others.get(activity.name, 0.0) + activity.us
+    if not others:
+        return []
+    share = sum(others.values()) / total
+    named = ", ".join(f"{name[:100]} ({us:.1f} us)" for name, us in sorted(others.items(), key=lambda item: -item[1])[:5])
+    evidence = f"{share:.0%} of the device time belongs to kernels that are not the candidate's: {named}"
+    rejected = policy == "own-kernels" and share > _NEGLIGIBLE
+    return [finding("delegation", "reject" if rejected else "label", evidence)]
+
+
+def _is_own(name: str, manifest: Optional[Dict[str, Any]]) -> bool:
+    if _OF_TORCH.search(name):
+        return False
+    if manifest is None:
+        return not any(pattern.search(name) for pattern in _OF_LIBRARY.values())
+    kernels = manifest["kernels"]
+    if any(name in (kernel["demangled"], kernel["mangled"]) for kernel in kernels):
+        return True
+    if _base_name(name) in {kernel["base"] for kernel in kernels}:
+        return True
+    allowed = {"cublas" if library.lower().startswith("cublas") else library.lower() for library in manifest["libraries"]}
+    return any(library in _OF_LIBRARY and _OF_LIBRARY[library].search(name) for library in allowed)
+
+
+def _base_name(kernel: str) -> str:
+    """Return a kernel's name without return type, template arguments and parameters."""
+    head = kernel.replace("(anonymous namespace)", "").split("<")[0].split("(")[0].strip()
+    return head.split(" ")[-1].split("::")[-1]
+
+
+def _trace(call: Callable[[], object], device: torch.device) -> List[Activity]:
+    torch.cuda.synchronize(device)
+    with trace(activities=[ProfilerActivity.CUDA, ProfilerActivity.CPU]) as traced:
+        call()
+        torch.cuda.synchronize(device)
+    results: Any = traced.profiler
+    events = [event for event in results.kineto_results.events() if event.device_type().name == "CUDA"]
+    events.sort(key=_start)
+    return [Activity(event.name(), event.device_resource_id(), _microseconds(event)) for event in events]
+
+
+def _start(event: Any) -> float:
+    return float(event.start_ns() if hasattr(event, "start_ns") else event.start_us())
+
+
+def _microseconds(event: Any) -> float:
+    return event.duration_ns() / 1000 if hasattr(event, "duration_ns") else float(event.duration_us())

@@ -1,0 +1,185 @@
+"""Watches a candidate's call: what it computes with, whether it has finished when it returns, what it leaves behind.
+
+These checks run beside the candidate, so they hold against what a program does, not against one that rewrites the
+judge in its own memory; against that stand the comparison and the clock, which live in other processes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from warpsmith_harness import values
+from warpsmith_harness.questions import same_bits
+
+Finding = Dict[str, str]
+
+ALLOCATIONS = frozenset(("aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty", "aten::new_empty_strided"))
+ARRANGEMENTS = frozenset(
+    (
+        "aten::_local_scalar_dense",
+        "aten::_to_copy",
+        "aten::_unsafe_view",
+        "aten::clone",
+        "aten::copy_",
+        "aten::detach",
+        "aten::fill_",
+        "aten::full",
+        "aten::full_like",
+        "aten::is_pinned",
+        "aten::lift_fresh",
+        "aten::lift_fresh_copy",
+        "aten::new_full",
+        "aten::new_ones",
+        "aten::new_zeros",
+        "aten::ones",
+        "aten::ones_like",
+        "aten::pin_memory",
+        "aten::record_stream",
+        "aten::resize_",
+        "aten::scalar_tensor",
+        "aten::set_",
+        "aten::zero_",
+        "aten::zeros",
+        "aten::zeros_like",
+    )
+)
+"""Operators that allocate, copy, cast or fill: they arrange memory and compute nothing."""
+
+_M_PERTURB = -6
+_PERTURBED = 1
+
+
+class OperatorWatch(TorchDispatchMode):
+    """Counts the operators that compute, and poisons whatever is allocated.
+
+    Attributes:
+        computed: How often each operator beyond allocation, views and copies was called.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.computed: Dict[str, int] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Optional[Dict[str, Any]] = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        name = func._schema.name
+        if name in ALLOCATIONS:
+            values.poison([result])
+        elif name not in ARRANGEMENTS and not _is_view(func):
+            self.computed[name] = self.computed.get(name, 0) + 1
+        return result
+
+
+def _is_view(func: Any) -> bool:
+    """Tell whether an operator returns an alias of its input without writing to it."""
+    aliases = [output.alias_info for output in func._schema.returns]
+    return bool(aliases) and all(alias is not None and not alias.is_write for alias in aliases)
+
+
+def delegation(computed: Dict[str, int], policy: str) -> List[Finding]:
+    """Return a finding for operators of torch that computed in the candidate's place."""
+    if not computed:
+        return []
+    named = ", ".join(f"{name.replace('aten::', 'torch.')} ({count})" for name, count in sorted(computed.items()))
+    return [finding("delegation", "reject" if policy == "own-kernels" else "label", f"computed by torch: {named}")]
+
+
+def call_watched(
+    call: Callable[[], Any], device: torch.device, sizes: Sequence[int], watch: Optional[OperatorWatch]
+) -> Tuple[List[torch.Tensor], Any, List[Finding]]:
+    """Call the candidate in poisoned memory; return its output, flattened, and what was found.
+
+    Directly behind the call, with nothing waited for, its outputs are copied on the same stream: what differs once the
+    device is idle was written late.
+    """
+    with poisoned_memory(sizes, device):
+        if watch is not None:
+            with watch:
+                result = call()
+        else:
+            result = call()
+        tensors, structure = values.flatten(result)
+        early = [values.clone_like(tensor.detach()) for tensor in tensors if tensor.layout == torch.strided]
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    strided = [tensor for tensor in tensors if tensor.layout == torch.strided]
+    late = [index for index, (then, now) in enumerate(zip(early, strided)) if not same_bits(then, now)]
+    found = [finding("late-write", "reject", f"output {index} changed after the call's own stream had finished") for index in late]
+    return tensors, structure, found
+
+
+class poisoned_memory:  # noqa: N801  # used like a function
+    """Fill the memory that allocators hand out next with what no honest answer holds."""
+
+    def __init__(self, sizes: Sequence[int], device: torch.device) -> None:
+        self._sizes = sizes
+        self._device = device
+
+    def __enter__(self) -> None:
+        if self._device.type == "cuda":
+            values.poison_memory([size for size in self._sizes for _ in range(2)], self._device)
+        else:
+            _perturb(_PERTURBED)
+
+    def __exit__(self, *_: object) -> None:
+        if self._device.type != "cuda":
+            _perturb(0)
+
+
+def _perturb(byte: int) -> None:
+    """Make the C library fill what it allocates with the complement of a byte; 0 stops it."""
+    ctypes.CDLL(None).mallopt(_M_PERTURB, byte)
+
+
+class Checksums:
+    """What a call must leave alone: inputs and state, summed before, compared after."""
+
+    def __init__(self, named: Dict[str, torch.Tensor]) -> None:
+        self._named = named
+        self._before = {name: values.checksum(tensor) for name, tensor in named.items()}
+
+    def changed(self) -> List[str]:
+        """Return the names of what has changed since."""
+        return [name for name, tensor in self._named.items() if values.checksum(tensor) != self._before[name]]
+
+
+def mutation(changed: List[str]) -> List[Finding]:
+    """Return a finding for inputs and state that the candidate wrote to and the original does not."""
+    if not changed:
+        return []
+    return [finding("mutation", "reject", f"the call changed {', '.join(changed)}, which the original leaves alone")]
+
+
+class HeldOutputs:
+    """Outputs of earlier calls, kept to see whether a later call writes to them."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit = limit_bytes
+        self._held: List[Tuple[torch.Tensor, int]] = []
+
+    def hold(self, tensors: Sequence[torch.Tensor], state: Iterable[torch.Tensor]) -> None:
+        """Keep some more, as far as the limit allows; what lives in the module's own state may change."""
+        own = {tensor.untyped_storage().data_ptr() for tensor in state}
+        for tensor in tensors:
+            if tensor.layout != torch.strided or tensor.untyped_storage().data_ptr() in own:
+                continue
+            size = tensor.numel() * tensor.element_size()
+            if size <= self._limit:
+                self._limit -= size
+                self._held.append((tensor, values.checksum(tensor)))
+
+    def findings(self) -> List[Finding]:
+        """Return a finding if any has changed."""
+        if all(values.checksum(tensor) == total for tensor, total in self._held):
+            return []
+        return [finding("reused-output", "reject", "a later call changed the output that an earlier call had returned")]
+
+
+def finding(rule: str, severity: str, evidence: str) -> Finding:
+    """Return a finding of the guard; ``severity`` is ``reject`` or ``label``."""
+    return {"rule": rule, "severity": severity, "evidence": evidence}
+

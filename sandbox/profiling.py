@@ -1,0 +1,227 @@
+"""Profiling: candidate and baselines timed in random order, interleaved, over several placements."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from statistics import median
+
+from sandbox.bench_client import Bench
+from sandbox.clocks import below_floor, contradiction, plan_burst
+from sandbox.gpu_watch import DeviceWatch
+from sandbox.judge_limits import JudgeLimits, TierLimits
+from sandbox.processes import close_all
+from sandbox.verdict import Finding, VerifyCase
+from sandbox.verifying import case_of, sent_outputs
+from sandbox.wire import Message
+from sandbox.workers import Worker
+
+CANDIDATE = "candidate"
+COPY = "copy"
+_BATCH_US = 20_000.0
+_MOST_CALLS = 6
+_LATENCY_CALLS = 5
+_RECALLED_ROUNDS = (0, 2)
+_DROPPED_ROUNDS = 3
+_FILL_MARGIN_US = 30.0
+_LONGEST_FILL_US = 20_000.0
+
+Samples = dict[str, list[float]]
+
+
+@dataclass
+class PlacementTimes:
+    """What one placement gave: microseconds by side, and what was noticed on the way."""
+
+    device: Samples = field(default_factory=dict)
+    latency: Samples = field(default_factory=dict)
+    warm: Samples = field(default_factory=dict)
+    cases: list[VerifyCase] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    disturbed: str = ""
+
+
+class PlacementRun:
+    """Times every side once over, on new buffers.
+
+    Args:
+        bench: Times the baselines.
+        worker: Times the candidate; None to time the baselines alone.
+        sides: The baselines' modes to time.
+        transport: How tensors cross: ``host`` or ``cuda``.
+        on_gpu: Whether the device is a GPU.
+        limits: Time limits.
+        tier: How many samples.
+        watch: Looks at the device between rounds.
+        bytes_moved: What ``copy`` moves.
+    """
+
+    def __init__(
+        self,
+        bench: Bench,
+        worker: Worker | None,
+        sides: list[str],
+        *,
+        transport: str,
+        on_gpu: bool,
+        limits: JudgeLimits,
+        tier: TierLimits,
+        watch: DeviceWatch,
+        bytes_moved: int,
+    ) -> None:
+        self._bench = bench
+        self._worker = worker
+        self._sides = [*([CANDIDATE] if worker else []), *sides, COPY]
+        self._transport = transport
+        self._on_gpu = on_gpu
+        self._limits = limits
+        self._tier = tier
+        self._watch = watch
+        self._bytes_moved = bytes_moved
+        self._random = random.SystemRandom()
+        self._host_us: dict[str, float] = {}
+        self._cost_us: dict[str, float] = {}
+        self._bases = 1
+        self._slots = 1
+        self._output_bytes = 0
+
+    def run(self, seconds: float, *, thorough: bool) -> PlacementTimes:
+        """Place, warm up, and take rounds until there are enough samples or the time is used.
+
+        Args:
+            seconds: Time for the rounds.
+            thorough: Also measure with warm caches.
+        """
+        self._place()
+        times = PlacementTimes(device={side: [] for side in self._sides})
+        for side in self._sides:
+            self._host_us[side] = float(self._time(side, {"kind": "warm"})["host_us"])
+        self._rounds(times, time.monotonic() + seconds)
+        self._latencies(times)
+        if thorough:
+            times.warm = {side: self._batch(side, _LATENCY_CALLS, cold=False)[0] for side in self._sides}
+        if self._worker is not None and not times.disturbed:
+            self._hold_to_the_clock(times, self._worker)
+        return times
+
+    def _place(self) -> None:
+        number = self._worker.number if self._worker else 0
+        request = {"op": "place", "worker": number, "transport": self._transport}
+        placed, descriptors = self._bench.ask(request, self._limits.bench_seconds)
+        try:
+            if self._worker is not None:
+                wanted = ("bases", "state", "structure", "slots", "rollable", "regions")
+                send = {"op": "place", **{key: placed[key] for key in wanted}}
+                self._worker.ask(send, self._limits.call_seconds, descriptors)
+                self._worker.freeze()
+        finally:
+            close_all(descriptors)
+        self._bases, self._slots = len(placed["bases"]), placed["slots"]
+        self._output_bytes = placed["output_bytes"]
+
+    def _rounds(self, times: PlacementTimes, deadline: float) -> None:
+        taken = dropped = 0
+        self._watch.trouble(self._own())
+        while self._wants_more(times, taken, deadline):
+            order = self._random.sample(self._sides, len(self._sides))
+            calls = self._calls()
+            found = {side: self._batch(side, calls, keep=taken in _RECALLED_ROUNDS) for side in order}
+            trouble = self._watch.trouble(self._own())
+            if trouble:
+                dropped += 1
+                times.disturbed = trouble if dropped > _DROPPED_ROUNDS + taken else ""
+                if times.disturbed:
+                    return
+                continue
+            for side, (us, _) in found.items():
+                times.device[side] += us
+            times.cases += [case for _, case in found.values() if case is not None]
+            taken += 1
+
+    def _wants_more(self, times: PlacementTimes, rounds: int, deadline: float) -> bool:
+        fewest = min(len(samples) for samples in times.device.values())
+        if fewest < self._tier.least_pairs or rounds <= max(_RECALLED_ROUNDS):
+            return True
+        return fewest < self._tier.pairs and time.monotonic() < deadline
+
+    def _calls(self) -> int:
+        """Choose how many calls the next batches have: at random, and fewer where calls are long."""
+        longest = max(self._cost_us.values(), default=_BATCH_US)
+        most = max(1, min(_MOST_CALLS, int(_BATCH_US / longest)))
+        return self._random.randint(max(1, most // 2), most)
+
+    def _batch(
+        self, side: str, calls: int, *, keep: bool = False, cold: bool = True
+    ) -> tuple[list[float], VerifyCase | None]:
+        turns = [[self._random.randrange(self._bases), self._random.randrange(self._slots), self._random.random()] for _ in range(calls)]
+        kept = self._random.randrange(calls) if keep and side == CANDIDATE else -1
+        fill = min(_LONGEST_FILL_US, 1.3 * self._host_us[side] + _FILL_MARGIN_US) if self._on_gpu else 0.0
+        request = {"kind": "device", "turns": turns, "keep": kept, "cold": cold, "fill_us": fill}
+        started = time.perf_counter_ns()
+        answer = self._time(side, request)
+        self._cost_us[side] = (time.perf_counter_ns() - started) / 1000 / calls
+        us = [float(value) for value in answer["us"]][:calls]
+        if kept < 0:
+            return us, None
+        recall = {"op": "recall", "turn": turns[kept], **sent_outputs(answer)}
+        compared, _ = self._bench.ask(recall, self._limits.bench_seconds)
+        return us, case_of("a timed call", compared)
+
+    def _latencies(self, times: PlacementTimes) -> None:
+        """Time calls from an idle device; on the CPU that is what was timed already."""
+        if not self._on_gpu:
+            times.latency = {side: list(samples) for side, samples in times.device.items()}
+            return
+        for side in self._random.sample(self._sides, len(self._sides)):
+            turns = [[self._random.randrange(self._bases), 0, self._random.random()] for _ in range(_LATENCY_CALLS)]
+            times.latency[side] = [float(us) for us in self._time(side, {"kind": "latency", "turns": turns})["us"]]
+
+    def _hold_to_the_clock(self, times: PlacementTimes, worker: Worker) -> None:
+        claimed = median(times.device[CANDIDATE])
+        plan = plan_burst(claimed, self._host_us[CANDIDATE], self._on_gpu)
+        evidence = {
+            "clock": contradiction(claimed, plan, lambda count, fill: self._burst(worker, count, fill)),
+            "too-fast": below_floor(claimed, self._output_bytes, median(times.device[COPY]), self._bytes_moved),
+        }
+        times.findings += [Finding(rule, "reject", text) for rule, text in evidence.items() if text]
+
+    def _burst(self, worker: Worker, count: int, fill_us: float) -> None:
+        with _thawed(worker):
+            worker.ask({"op": "time", "kind": "burst", "count": count, "fill_us": fill_us}, self._limits.call_seconds)
+
+    def _time(self, side: str, request: Message) -> Message:
+        """Ask whoever runs a side; the candidate's process stands still while a baseline runs."""
+        if side != CANDIDATE:
+            return self._bench.ask({"op": "time", "side": side, **request}, self._limits.bench_seconds)[0]
+        assert self._worker is not None  # the side is only there with a worker
+        with _thawed(self._worker):
+            return self._worker.ask({"op": "time", **request}, self._limits.call_seconds)
+
+    def _own(self) -> set[int]:
+        return {self._bench.pid, *(self._worker.family() if self._worker else ())}
+
+
+@contextmanager
+def _thawed(worker: Worker) -> Iterator[None]:
+    worker.thaw()
+    try:
+        yield
+    finally:
+        worker.freeze()
+
+
+def medians(placements: list[Samples], side: str) -> float | None:
+    """Return the median over placements of a side's median, or None where it was not timed."""
+    found = [median(samples[side]) for samples in placements if samples.get(side)]
+    return median(found) if found else None
+
+
+def by_side(placements: list[Samples]) -> Mapping[str, list[list[float]]]:
+    """Return samples as ``[side][placement]``, of the sides that every placement has."""
+    sides = [side for side in placements[0] if all(samples.get(side) for samples in placements)] if placements else []
+    return {side: [samples[side] for samples in placements] for side in sides}
+
+
