@@ -8,6 +8,8 @@ from pathlib import Path
 import git
 
 SOURCE = Path(__file__).parent / "demo" / "project"
+DEMO_TARGET = ("leafnet/blocks.py", "StemPool")
+"""The file and class of the bundled project that the demo opens."""
 
 
 def copy_project(home: Path) -> Path:
