@@ -41,7 +41,9 @@ def main(device: str) -> dict[str, float]:
     declaration = "torch::Tensor fused(torch::Tensor x, torch::Tensor bias, double scale);"
     sources = {"cpp_sources": declaration, "cuda_sources": source} if cuda else {"cpp_sources": source}
     flags = {} if cuda else {"extra_cflags": ["-O3", "-march=native", "-fopenmp"]}
-    extension = load_inline(f"usual_{device.partition(':')[0]}_{time.time_ns()}", functions=["fused"], **sources, **flags)
+    extension = load_inline(
+        f"usual_{device.partition(':')[0]}_{time.time_ns()}", functions=["fused"], **sources, **flags
+    )
     built = time.perf_counter()
     with torch.no_grad():
         for _ in range(5):

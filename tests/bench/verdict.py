@@ -1,0 +1,71 @@
+"""From an edited kernel to an operator, to a quick and to a full verdict, beside the usual evaluation of the same kernel."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from sandbox.build import build_kernels
+from sandbox.devices import list_gpus
+from sandbox.isolation import best_isolation
+from sandbox.judge import Judge
+from sandbox.verdict import Tier, Verdict
+from tests.bench.row import Row
+from tests.bench.workspace import bench_task, edit, make_workspace
+
+
+def rows(device: str) -> Iterator[Row]:
+    """Build, judge, and run the usual evaluation, all in this minute."""
+    script = Path(__file__).with_name("usual.py")
+    usual = json.loads(subprocess.run([sys.executable, str(script), device], capture_output=True, check=True).stdout)
+    cuda = device != "cpu"
+    with tempfile.TemporaryDirectory(prefix="warpsmith-bench-") as scratch:
+        folder = make_workspace(Path(scratch) / "candidate", device)
+        cache = Path(scratch) / "cache"
+        seconds = sorted(_build(folder, cache, device) for _ in range(5))[2]
+        yield Row(
+            "edit to a built operator",
+            seconds,
+            "s",
+            1.5 if cuda else 1.0,
+            usual["build"],
+            "median of 5; usual: load_inline",
+        )
+        with Judge(bench_task(device), isolation=best_isolation(), cache=cache, scratch=Path(scratch)) as judge:
+            began = time.perf_counter()
+            _judge(judge, folder, "quick")
+            yield Row("first quick verdict, baselines included", time.perf_counter() - began, "s")
+            quick = [_judge(judge, folder, "quick") for _ in range(3)]
+            yield from _parts("quick verdict", quick, 3.0 if cuda else None, usual["total"])
+            yield from _parts("full verdict", [_judge(judge, folder, "full")], 30.0 if cuda else None, None)
+
+
+def _build(folder: Path, cache: Path, device: str) -> float:
+    edit(folder)
+    arch = "cpu" if device == "cpu" else f"sm_{list_gpus()[0].sm}"
+    began = time.perf_counter()
+    built = build_kernels(folder / "kernels", arch=arch, cache=cache, isolation=best_isolation())
+    assert built.report.ok, built.report.diagnostics
+    return time.perf_counter() - began
+
+
+def _judge(judge: Judge, folder: Path, tier: Tier) -> Verdict:
+    edit(folder)
+    verdict = judge.check(folder, tier)
+    assert verdict.correct, verdict.reason
+    return verdict
+
+
+def _parts(name: str, verdicts: list[Verdict], budget: float | None, usual: float | None) -> Iterator[Row]:
+    middle = sorted(verdicts, key=lambda verdict: verdict.seconds.total)[len(verdicts) // 2]
+    parts = ", ".join(f"{part} {getattr(middle.seconds, part):.2f}" for part in ("build", "guard", "verify", "profile"))
+    yield Row(f"edit to a {name}", middle.seconds.total, "s", budget, usual, parts)
+    assert middle.profile
+    for baseline, speedup in middle.profile.speedup.items():
+        note = f"95 % [{speedup.low:.3f}, {speedup.high:.3f}]"
+        yield Row(f"  {name}: speed-up over {baseline}", speedup.ratio, "×", note=note)
