@@ -167,7 +167,14 @@ class LoadedTask:
 
     def _unseen(self, arguments: Arguments) -> Arguments:
         """Replace tensors that came out equal to the call before: a constant, or a factory that seeds itself."""
-        tensors, structure = values.flatten(arguments)
+        try:
+            tensors, structure = values.flatten(arguments)
+        except values.Unsupported as error:
+            raise TaskProblem(
+                f"The inputs hold {error}, which cannot be passed on to another process.",
+                str(self.spec["path"]),
+                "Give tensors, numbers, strings, and tuples, lists, dicts and dataclasses of them.",
+            ) from error
         sums = [values.checksum(tensor) for tensor in tensors]
         renewed = [
             values.fresh(tensor) if self._seen.get(index) == total else tensor

@@ -49,8 +49,8 @@ def accept(task: LoadedTask) -> dict[str, Any]:
     outputs, exact = subject.run(), subject.exact()
     notes += exact.notes
     answers = Answers(task.spec["tolerance"], outputs, exact)
-    _check_inputs_matter(subject, answers, notes)
-    _check_trivial_answers(subject, answers)
+    other = _check_inputs_matter(subject, answers, notes)
+    _check_trivial_answers(subject, answers, other)
     depends_on, ignores, used = _dependence(subject, answers, notes)
     return {
         "notes": notes,
@@ -175,10 +175,17 @@ def _state(module: nn.Module) -> dict[str, torch.Tensor]:
 
 def _finite(outputs: list[torch.Tensor]) -> float:
     counted = [tensor for tensor in outputs if tensor.numel()]
-    return min((float(torch.isfinite(tensor.float()).double().mean()) for tensor in counted), default=1.0)
+    return min(
+        (
+            float(torch.isfinite(tensor if tensor.dtype.itemsize > 1 else tensor.float()).double().mean())
+            for tensor in counted
+        ),
+        default=1.0,
+    )
 
 
-def _check_inputs_matter(subject: Subject, answers: Answers, notes: list[str]) -> None:
+def _check_inputs_matter(subject: Subject, answers: Answers, notes: list[str]) -> list[torch.Tensor]:
+    """Raise when the output on other inputs passes as that on these; return it."""
     if not subject.inputs:
         raise TaskProblem(
             f"{subject.task.cls.__name__} takes no input tensors, so a constant answers it.",
@@ -195,6 +202,7 @@ def _check_inputs_matter(subject: Subject, answers: Answers, notes: list[str]) -
         )
     if constant:
         notes.append(f"Outputs that do not depend on the inputs: {', '.join(map(str, constant))}.")
+    return other
 
 
 def _dependence(
@@ -255,8 +263,9 @@ def _other(tensor: torch.Tensor) -> torch.Tensor:
 # --- Trivial answers ------------------------------------------------------------------------------------------------
 
 
-def _check_trivial_answers(subject: Subject, answers: Answers) -> None:
-    for name, answer in _trivial(subject, answers.outputs).items():
+def _check_trivial_answers(subject: Subject, answers: Answers, other: list[torch.Tensor]) -> None:
+    """Raise when an answer passes that needs no computation; ``other`` is the output on other inputs."""
+    for name, answer in _trivial(subject, answers.outputs, other).items():
         if answers.passes(answer):
             raise TaskProblem(
                 f"A trivial answer passes as {subject.task.cls.__name__}: {name}.",
@@ -266,11 +275,11 @@ def _check_trivial_answers(subject: Subject, answers: Answers) -> None:
             )
 
 
-def _trivial(subject: Subject, outputs: list[torch.Tensor]) -> dict[str, list[torch.Tensor]]:
+def _trivial(subject: Subject, outputs: list[torch.Tensor], other: list[torch.Tensor]) -> dict[str, list[torch.Tensor]]:
     answers = {
         "zeros": [torch.zeros_like(out) for out in outputs],
         "ones": [torch.ones_like(out) for out in outputs],
-        "the mean of the output": [_mean(out) for out in outputs],
+        "the mean of its outputs": [_mean(out, of) for out, of in zip(outputs, other)],
         "NaN": [torch.full_like(out, torch.nan) if out.is_floating_point() else out for out in outputs],
     }
     if not any(out.is_floating_point() for out in outputs):
@@ -281,9 +290,10 @@ def _trivial(subject: Subject, outputs: list[torch.Tensor]) -> dict[str, list[to
     return answers
 
 
-def _mean(out: torch.Tensor) -> torch.Tensor:
-    wide = torch.complex128 if out.is_complex() else torch.float64
-    return torch.full_like(out, out.to(wide).mean().item()) if out.numel() else out
+def _mean(out: torch.Tensor, of: torch.Tensor) -> torch.Tensor:
+    """Fill an output with the mean of what it is on other inputs, which a constant could be."""
+    wide = torch.complex128 if of.is_complex() else torch.float64
+    return torch.full_like(out, of.to(wide).mean().item()) if of.numel() else out
 
 
 # --- Facts ----------------------------------------------------------------------------------------------------------

@@ -137,7 +137,7 @@ class TestFaults:
             (
                 "class Block:\n    def __init__(self, dim):\n        pass\n",
                 "Block must be a torch.nn.Module",
-                "lone_block.py",
+                "lone_block.py:3",
             ),
             (BLOCK.replace("(self, dim, bias=True)", "(self)"), "takes 1 positional argument", ""),
             (BLOCK.replace("super().__init__()", "raise ValueError('no')"), "raises ValueError: no", "lone_block.py:6"),
