@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from sandbox.devices import resolve_device
 from tests.bench.row import Row
 
-
 Bench = Callable[[str], Iterator[Row]]
 
 

@@ -32,9 +32,8 @@ def rows(device: str) -> Iterator[Row]:
         assert built.manifest
         bound = kernels.bind(built.manifest.to_json(), "bench_kernels").nothing
 
-        @torch.library.custom_op("warpsmith_bench::nothing", mutates_args=("out",))
-        def operator(x: torch.Tensor, w: torch.Tensor, out: torch.Tensor, n: int, eps: float) -> None:
-            bound(x, w, out, n, eps)
+        schema = "(Tensor x, Tensor w, Tensor(a!) out, int n, float eps) -> ()"
+        operator = torch.library.custom_op("warpsmith_bench::nothing", bound, mutates_args=("out",), schema=schema)
 
         tensors = [torch.zeros(8) for _ in range(3)]
         ours = _microseconds(lambda: bound(*tensors, 8, 0.5))

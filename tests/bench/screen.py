@@ -16,6 +16,7 @@ from tests.bench.row import Row
 from tests.bench.workspace import bench_task
 
 FRAME_WORD = b"Source"
+OPEN = "import sys; from pathlib import Path; from app.ide import run_ide; run_ide(Path(sys.argv[1]))"
 
 
 def rows(device: str) -> Iterator[Row]:
@@ -32,10 +33,15 @@ def _first_paint() -> float:
         folder = create_session(bench_task("cpu"), Settings(home=Path(home)), Path(home))
         primary, secondary = pty.openpty()
         environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "120", "LINES": "40"}
-        command = [sys.executable, "-c", "import sys; from pathlib import Path; from app.ide import run_ide; run_ide(Path(sys.argv[1]))"]
+        command = [sys.executable, "-c", OPEN]
         began = time.perf_counter()
         process = subprocess.Popen(
-            [*command, str(folder)], stdin=secondary, stdout=secondary, stderr=secondary, env=environment, start_new_session=True
+            [*command, str(folder)],
+            stdin=secondary,
+            stdout=secondary,
+            stderr=secondary,
+            env=environment,
+            start_new_session=True,
         )
         try:
             _read_until(primary, FRAME_WORD, deadline=began + 30)
