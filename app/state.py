@@ -138,9 +138,28 @@ class SessionState:
         return earlier[-1].files if earlier else self.files
 
     def best(self) -> Judged | None:
-        """Return the fastest correct attempt whose times can be trusted, or None."""
-        good = [j for j in self.attempts if j.verdict.correct and j.verdict.profile and not j.verdict.profile.disturbed]
-        return max(good, key=lambda judged: judged.speedup() or 0.0, default=None)
+        """Return the best correct attempt: by reward, then by its speedup against eager; of equal ones the first."""
+        correct = [judged for judged in self.attempts if judged.verdict.correct]
+        return max(correct, key=lambda judged: (judged.verdict.reward or 0, judged.speedup() or 0.0), default=None)
+
+    def running_call(self) -> str:
+        """Return the name of the tool that runs now, or an empty text."""
+        recent = self.blocks[-10:]
+        return next(
+            (block.name for block in reversed(recent) if isinstance(block, Call) and block.status == "running"), ""
+        )
+
+    def environment(self) -> dict[str, Any]:
+        """Return what the judge last said about the machine: device, isolation and versions."""
+        if self.attempts:
+            return self.attempts[-1].verdict.environment
+        return self.profile.get("environment", {}) if self.profile else {}
+
+    @property
+    def busy_since(self) -> float:
+        """When what is going on now began (Unix time): the last thing in the stream."""
+        last = self.live[0] if self.live else self.blocks[-1] if self.blocks else None
+        return max(self.run_started, last.time if last else 0.0)
 
     def landing_to_undo(self) -> Landing | None:
         """Return the last landing that has not been undone."""

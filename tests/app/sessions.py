@@ -16,6 +16,7 @@ from typing import Any
 
 from agent import events
 from agent.events import Event
+from agent.settings import Settings
 from sandbox.task import TaskSpec
 from sandbox.verdict import (
     Baseline,
@@ -185,7 +186,16 @@ def project(folder: Path) -> TaskSpec:
 def write(folder: Path, spec: TaskSpec, told: Iterable[tuple[float, Event]]) -> Path:
     """Write a session's folder as the engine leaves it."""
     folder.mkdir(parents=True, exist_ok=True)
-    head = {"format": events.FORMAT, "task": spec.to_json(), "model": MODEL, "device": "cuda:0", "created": START}
+    head = {
+        "format": events.FORMAT,
+        "id": "3f9a1c2e",
+        "created": START,
+        "title": spec.id,
+        "task": spec.to_json(),
+        "settings": Settings(model=MODEL, home=folder.parent).to_json(),
+        "versions": {},
+        "device": "cuda",
+    }
     (folder / "session.json").write_text(json.dumps(head))
     lines = (json.dumps(events.to_json(event, n=n, time=time)) for n, (time, event) in enumerate(told, 1))
     (folder / "events.jsonl").write_text("".join(f"{line}\n" for line in lines))

@@ -1,0 +1,131 @@
+"""The IDE: the application that holds the screens, and its two entry points."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar
+
+from textual.app import App
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+
+from agent.settings import Settings
+from app.controller import SessionController
+from app.screens.session import SessionScreen
+from app.terminal import require_terminal
+from app.theme import THEMES, VARIABLE_DEFAULTS, choose_theme
+from sandbox.errors import UsageError
+
+__all__ = ["WarpsmithApp", "require_terminal", "run_ide", "run_picker"]
+
+
+def run_ide(folder: Path, *, autostart: bool = False, keymap: Mapping[str, str] | None = None) -> int:
+    """Open a session and follow it until the developer quits; return the exit code.
+
+    Args:
+        folder: The session's folder, with its ``session.json``; its engine need not have run yet.
+        autostart: Let the agent begin at once.
+        keymap: Keys by binding id, instead of the built-in ones.
+
+    Raises:
+        UsageError: There is no terminal, or no session in the folder.
+    """
+    require_terminal()
+    controller = SessionController(folder)
+    home = controller.session.settings.home
+    return _run(WarpsmithApp(SessionScreen(controller, run=autostart), home, keymap or {}))
+
+
+def run_picker(root: Path, settings: Settings, *, keymap: Mapping[str, str] | None = None) -> int:
+    """Let the developer pick a module below a folder, then go on as :func:`run_ide`; return the exit code.
+
+    Raises:
+        UsageError: There is no terminal.
+    """
+    require_terminal()
+    from app.screens.picker import PickerScreen
+
+    return _run(WarpsmithApp(PickerScreen(root, settings), settings.home, keymap or {}))
+
+
+def _run(app: WarpsmithApp) -> int:
+    app.run()
+    if app.last_session is not None:
+        sys.stderr.write(f"The session is saved. Go on with: warpsmith sessions resume {app.last_session}\n")
+    return app.return_code or 0
+
+
+class WarpsmithApp(App[None]):
+    """Holds the screens, the theme and the keys that work everywhere."""
+
+    TITLE = "Warpsmith"
+    CSS_PATH = "ide.tcss"
+    ENABLE_COMMAND_PALETTE = True
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("f1,question_mark", "help", "Help", key_display="F1", id="app.help"),
+        Binding("f2", "sessions", "Sessions", key_display="F2", id="app.sessions"),
+        Binding("ctrl+q", "quit", "Quit", id="app.quit", priority=True),
+        Binding("ctrl+c", "help_quit", show=False, system=True, id="app.copy"),
+    ]
+
+    def __init__(self, first: Screen[None], home: Path, keymap: Mapping[str, str]) -> None:
+        super().__init__()
+        self._home = home
+        for theme in THEMES:
+            self.register_theme(theme)
+        self.theme = choose_theme(os.environ)
+        self._first = first
+        self._keys = dict(keymap)
+        self.last_session: str | None = None
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        """Give themes that are not ours the colours that only we name."""
+        return VARIABLE_DEFAULTS
+
+    def on_mount(self) -> None:
+        """Show the first screen."""
+        self.set_keymap(self._keys)
+        self.open_screen(self._first)
+
+    def open_screen(self, screen: Screen[None]) -> None:
+        """Show a screen in place of the one there is; a session that was open is closed with its screen."""
+        if isinstance(screen, SessionScreen):
+            self.last_session = screen.controller.session.id
+        if len(self.screen_stack) > 1:
+            self.switch_screen(screen)
+        else:
+            self.push_screen(screen)
+
+    def action_help_quit(self) -> None:
+        """Answer Ctrl-C, which copies where text is selected, and never ends anything."""
+        self.notify(
+            "Ctrl-Q leaves; the session is saved at every step. Esc stops the agent.", title="Nothing is selected"
+        )
+
+    def action_help(self) -> None:
+        """Show the keys of the screen in sight, and what the signs mean."""
+        from app.screens.help import HelpScreen
+
+        if not isinstance(self.screen, HelpScreen):
+            bindings = [b for node in (self.screen, self) for b in node.BINDINGS if isinstance(b, Binding)]
+            self.push_screen(HelpScreen(bindings, self._keys))
+
+    def action_sessions(self) -> None:
+        """Show the list of sessions, and open the one that is taken."""
+        from app.screens.sessions import SessionsScreen
+
+        if not isinstance(self.screen, SessionsScreen):
+            self.push_screen(SessionsScreen(self._home), self._open_session)
+
+    def _open_session(self, folder: Path | None) -> None:
+        if folder is None:
+            return
+        if isinstance(self.screen, SessionScreen) and self.screen.controller.folder.resolve() == folder.resolve():
+            return
+        try:
+            self.open_screen(SessionScreen(SessionController(folder)))
+        except UsageError as error:
+            self.notify(str(error), severity="error")

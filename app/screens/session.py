@@ -1,0 +1,400 @@
+"""The session: code, the agent's stream, the attempts and the verdict, and what the developer can do with them."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from functools import partial
+from pathlib import Path
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.screen import Screen
+from textual.widget import Widget
+from textual.widgets import Footer, Static
+
+from agent import commands
+from agent.landing.hunks import WHOLE_FILE, Hunk
+from app.controller import SessionController
+from app.editor import edit
+from app.screens.reason import ReasonScreen
+from app.state import Judged, Part
+from app.text.attempt import sparkline
+from app.text.original import baselines_text, profile_rows
+from app.text.plan import plan_text
+from app.text.verdict import verdict_rows
+from app.widgets.attempts import AttemptsTable
+from app.widgets.banner import Banner
+from app.widgets.code_pane import KERNELS, ORIGINAL, PREVIOUS, SOURCE, VIEWS, CodePane
+from app.widgets.diff import DiffView
+from app.widgets.status import StatusLine, TopLine
+from app.widgets.steer import SteerInput
+from app.widgets.stream import StreamView
+from app.widgets.tabs import TabStrip
+from app.widgets.verdict import VerdictPanel
+from sandbox.errors import WarpsmithError
+
+AGENT, VERDICT = "agent", "verdict"
+TITLES = {SOURCE: "Source", ORIGINAL: "Diff", PREVIOUS: "vs previous", KERNELS: "Kernels"}
+NARROW_TITLES = {**TITLES, PREVIOUS: "Previous", AGENT: "Agent", VERDICT: "Verdict"}
+
+
+class SessionScreen(Screen[None]):
+    """Shows one session and follows its engine.
+
+    Args:
+        controller: The session.
+        run: Let the agent begin at once.
+    """
+
+    HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012 - declared so by the base class
+        (0, "-narrow"),
+        (100, "-medium"),
+        (160, "-wide"),
+    ]
+    VERTICAL_BREAKPOINTS = [  # noqa: RUF012
+        (0, "-tiny"),
+        (16, "-short"),
+        (30, "-normal"),
+        (50, "-tall"),
+    ]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("f5", "run", "Run", id="session.run", key_display="F5"),
+        Binding("escape", "stop", "Stop", key_display="Esc", id="session.stop"),
+        Binding("i", "steer", "Tell", id="session.steer", tooltip="Tell the agent something"),
+        Binding(
+            "f3", "next_view", "View", id="session.view", tooltip="Source, diff, previous, kernels", key_display="F3"
+        ),
+        Binding("right_square_bracket", "hunk(1)", "Next", key_display="]", id="hunk.next"),
+        Binding("left_square_bracket", "hunk(-1)", "Previous", key_display="[", id="hunk.previous", show=False),
+        Binding("a", "accept", "Accept", id="hunk.accept"),
+        Binding("r", "reject", "Reject", id="hunk.reject"),
+        Binding("A", "accept_file", "Accept file", id="hunk.accept_file", show=False),
+        Binding("R", "reject_file", "Reject file", id="hunk.reject_file", show=False),
+        Binding("l", "land", "Land", id="session.land"),
+        Binding("u", "undo", "Undo", id="session.undo"),
+        Binding("f4", "see('agent')", "Agent", id="session.agent", show=False, key_display="F4"),
+        Binding("f6", "see('attempts')", "Attempts", id="session.attempts", show=False, key_display="F6"),
+        Binding("f7", "see('verdict')", "Verdict", id="session.verdict", show=False, key_display="F7"),
+        Binding("e", "edit", "Edit", id="session.edit", show=False, tooltip="The workspace's file in your editor"),
+        Binding(
+            "o",
+            "open",
+            "Open",
+            id="session.open",
+            show=False,
+            tooltip="Your own file, or a whole output, in your editor",
+        ),
+        Binding("x", "dismiss_problem", "Dismiss", id="session.dismiss", show=False),
+    ]
+
+    def __init__(self, controller: SessionController, *, run: bool = False) -> None:
+        super().__init__()
+        self.controller = controller
+        self._run_at_once = run
+        self._seen = SOURCE
+        self._selected: int | None = None
+
+    def compose(self) -> ComposeResult:
+        """Make the layout; everything in it is filled once the session is read."""
+        state = self.controller.state
+        yield TopLine(state, id="top")
+        yield Banner(state, id="banner")
+        with Horizontal(id="tabs-line"):
+            yield TabStrip(TITLES, SOURCE, id="tabs")
+            yield Static("", id="agent-title", markup=False)
+        with Horizontal(id="upper"):
+            yield CodePane(self.controller, id="code")
+            yield StreamView(state, id="agent")
+        with Horizontal(id="lower"):
+            with Vertical(id="attempts-pane", classes="pane"):
+                yield AttemptsTable(state, id="attempts")
+            with Vertical(id="verdict-pane", classes="pane"):
+                yield VerdictPanel(id="verdict")
+        with Horizontal(id="steer-line"):
+            yield Static("›", id="prompt")
+            yield SteerInput(id="steer")
+        yield StatusLine(state, id="status")
+        yield Footer(compact=True, show_command_palette=False)
+
+    def on_mount(self) -> None:
+        """Start the engine and read the session once the frame is on the screen."""
+        self.query_one(TopLine).title = self.controller.task.id
+        self.query_one("#verdict-pane").border_title = "Verdict"
+        self.query_one("#attempts-pane").border_title = "Attempts"
+        self.controller.on_change = self.refresh_state
+        self.set_interval(1.0, self._tick)
+        self.query_one(CodePane).view.focus()
+        self.call_after_refresh(self.run_worker, self._open(), exit_on_error=True)
+
+    async def on_unmount(self) -> None:
+        """End the engine."""
+        await self.controller.close()
+
+    async def _open(self) -> None:
+        await self.controller.open(run=self._run_at_once)
+        self.refresh_state()
+        self.query_one(CodePane).look_at(self._code_view)
+
+    # --- showing the state ----------------------------------------------------------------------------------------
+
+    def refresh_state(self) -> None:
+        """Redraw what has changed of the session's state."""
+        if not self.controller.loaded or not self.is_mounted:
+            return
+        state = self.controller.state
+        changes = state.take_changes()
+        for line in (self.query_one(TopLine), self.query_one(StatusLine)):
+            line.state = state
+            line.refresh()
+        if changes.parts & (Part.STREAM | Part.LIVE):
+            self.query_one(StreamView).show(state, changes.blocks)
+        if changes.parts & (Part.ATTEMPTS | Part.STATUS):
+            self._show_attempts()
+        if changes.parts & Part.TASK:
+            self.query_one(TopLine).title = self.controller.task.id
+            self.query_one(CodePane).outdate(SOURCE)
+        if changes.parts & Part.DECISIONS:
+            self.query_one(CodePane).outdate(ORIGINAL)
+        if changes.parts & Part.PROBLEM:
+            self.query_one(Banner).show(state)
+        self.query_one("#agent-title", Static).update(plan_text(state.todo, 60) or "Agent")
+        self.refresh_bindings()
+
+    def _show_attempts(self) -> None:
+        state = self.controller.state
+        self.query_one(AttemptsTable).show(state)
+        pane, best = self.query_one("#attempts-pane"), state.best()
+        trend = f" {sparkline(state.attempts, 24)}" if state.attempts else ""
+        speed = best.speedup() if best else None
+        pane.border_title = f"Attempts{trend}" + (f"  ★ #{best.number} {speed:.2f}× eager" if best and speed else "")
+        pane.border_subtitle = baselines_text(state.profile)
+        if self._judged is None:
+            self._show_verdict()
+
+    @property
+    def _judged(self) -> Judged | None:
+        return self.controller.state.attempt(self._selected)
+
+    def _show_verdict(self) -> None:
+        judged, profile = self._judged, self.controller.state.profile
+        pane, panel = self.query_one("#verdict-pane"), self.query_one(VerdictPanel)
+        if judged is not None:
+            pane.border_title = f"Verdict of #{judged.number}, {judged.verdict.tier}"
+            panel.show(judged.number, lambda width: verdict_rows(judged, width))
+        elif profile is not None:
+            pane.border_title = "Original"
+            panel.show(0, lambda width: profile_rows(profile, width))
+
+    def on_attempts_table_selected(self, event: AttemptsTable.Selected) -> None:
+        """Show the selected attempt's verdict and code."""
+        self._selected = event.number
+        self._show_verdict()
+        self.query_one(CodePane).select(self._judged)
+
+    def _tick(self) -> None:
+        state = self.controller.state
+        if state.running or state.step is not None:
+            self.query_one(TopLine).refresh()
+
+    # --- views and panes ------------------------------------------------------------------------------------------
+
+    @property
+    def _code_view(self) -> str:
+        return self._seen if self._seen in VIEWS else self.query_one(CodePane).active
+
+    @property
+    def _narrow(self) -> bool:
+        return self.has_class("-narrow")
+
+    def on_resize(self) -> None:
+        """Give the line of tabs what this width needs."""
+        self.call_after_refresh(self._show_tabs)
+
+    def _show_tabs(self) -> None:
+        tabs = self.query_one(TabStrip)
+        tabs.names = NARROW_TITLES if self._narrow else TITLES
+        tabs.active = self._seen if self._narrow or self._seen in VIEWS else self._code_view
+        self.set_class(self._seen == AGENT, "-see-agent")
+        self.set_class(self._seen == VERDICT, "-see-verdict")
+
+    def on_tab_strip_picked(self, event: TabStrip.Picked) -> None:
+        """See the picked view."""
+        self.action_see(event.name)
+
+    def action_see(self, name: str) -> None:
+        """Bring a view or pane into sight and give it the keys."""
+        if name == "attempts":
+            self.query_one(AttemptsTable).focus()
+            return
+        self._seen = name
+        self._show_tabs()
+        pane = self.query_one(CodePane)
+        if name in VIEWS:
+            pane.look_at(name)
+        target: Widget = pane.view if name in VIEWS else self.query_one(f"#{name}")
+        target.focus()
+        self.refresh_bindings()
+
+    def action_next_view(self) -> None:
+        """Go to the next view: from the code to the other code views, on a narrow screen through all."""
+        order = list(NARROW_TITLES if self._narrow else TITLES)
+        at = order.index(self._seen) if self._seen in order else -1
+        self.action_see(order[(at + 1) % len(order)])
+
+    def action_steer(self) -> None:
+        """Go to the line in which the agent is told something."""
+        self.query_one(SteerInput).focus()
+
+    # --- the run --------------------------------------------------------------------------------------------------
+
+    async def action_run(self) -> None:
+        """Let the agent begin or go on; start the engine again if it is gone."""
+        self.controller.state.dismiss()
+        if not self.controller.engine_alive:
+            await self.controller.start_engine()
+        self.controller.send(commands.Run())
+        self.refresh_state()
+
+    def action_stop(self) -> None:
+        """Stop what runs; if nothing does, go back to the code."""
+        if self._busy:
+            self.controller.send(commands.Interrupt())
+            self.notify("Stopping. What was done so far is kept.", timeout=3)
+        else:
+            self.query_one(CodePane).view.focus()
+
+    @property
+    def _busy(self) -> bool:
+        state = self.controller.state
+        return state.running or (state.step is not None and state.ready)
+
+    def on_steer_input_said(self, event: SteerInput.Said) -> None:
+        """Tell the agent; the loop starts if it rests."""
+        self.controller.send(commands.Steer(event.text))
+
+    def action_dismiss_problem(self) -> None:
+        """Take the problem off the screen."""
+        self.controller.state.dismiss()
+        self.refresh_state()
+
+    # --- hunks ----------------------------------------------------------------------------------------------------
+
+    def action_hunk(self, direction: int) -> None:
+        """Go to the next or previous hunk; from elsewhere, see the difference to the original first."""
+        pane = self.query_one(CodePane)
+        if pane.active == SOURCE or self._seen not in VIEWS:
+            self.action_see(ORIGINAL)
+        else:
+            pane.view.step(direction)
+
+    def _decidable(self, *, whole_file: bool) -> list[Hunk]:
+        """The current hunk, or all of its file; none where there is nothing to decide."""
+        view = self.query_one(CodePane).view
+        if view.id != ORIGINAL or not isinstance(view, DiffView) or view.hunk is None:
+            return []
+        return [hunk for hunk in view.hunks if hunk.file == view.hunk.file] if whole_file else [view.hunk]
+
+    def action_accept(self, whole_file: bool = False) -> None:
+        """Accept the current hunk."""
+        hunks, judged = self._decidable(whole_file=whole_file), self._judged
+        if judged is not None:
+            for hunk in hunks:
+                self.controller.send(commands.AcceptHunk(judged.number, hunk.file, hunk.id))
+            self._after_decision(hunks)
+
+    def action_accept_file(self) -> None:
+        """Accept every hunk of the current file."""
+        self.action_accept(whole_file=True)
+
+    def action_reject(self, whole_file: bool = False) -> None:
+        """Ask for a reason and reject the current hunk."""
+        hunks, judged = self._decidable(whole_file=whole_file), self._judged
+        if not hunks or judged is None:
+            return
+        whole = whole_file or hunks[0].id == WHOLE_FILE
+        what = hunks[0].file if whole else f"{hunks[0].file} at line {hunks[0].new_start}"
+        self.app.push_screen(ReasonScreen(what), partial(self._reject, judged.number, hunks))
+
+    def action_reject_file(self) -> None:
+        """Ask for a reason and reject every hunk of the current file."""
+        self.action_reject(whole_file=True)
+
+    def _reject(self, attempt: int, hunks: list[Hunk], reason: str | None) -> None:
+        if reason is not None:
+            for hunk in hunks:
+                self.controller.send(commands.RejectHunk(attempt, hunk.file, hunk.id, reason))
+            self._after_decision(hunks)
+
+    def _after_decision(self, hunks: list[Hunk]) -> None:
+        view = self.query_one(CodePane).view
+        if len(hunks) == 1 and isinstance(view, DiffView):
+            view.step(1)
+
+    # --- landing --------------------------------------------------------------------------------------------------
+
+    def action_land(self) -> None:
+        """Say what landing the selected attempt will do, and land it if that is wanted."""
+        from app.screens.landing import propose_landing
+
+        propose_landing(self.app, self.controller, self._judged)
+
+    def action_undo(self) -> None:
+        """Say what undoing the last landing will do, and undo it if that is wanted."""
+        from app.screens.landing import propose_undo
+
+        propose_undo(self.app, self.controller)
+
+    # --- the developer's editor -----------------------------------------------------------------------------------
+
+    def action_edit(self) -> None:
+        """Open the file in sight, as the workspace has it, in the developer's editor."""
+        place = self.query_one(CodePane).view.place()
+        if place is None:
+            return
+        file, line = place
+        if self._edit(self.controller.session.workspace / file, line):
+            steer = self.query_one(SteerInput)
+            steer.value = f"I edited {file}: "
+            steer.focus()
+            self.notify("The agent reads the file anew when it looks; tell it what you changed.")
+
+    def action_open(self) -> None:
+        """Open the whole output of the tool call under the cursor, else the developer's own file."""
+        stream = self.query_one(StreamView)
+        call = stream.opened() if stream.has_focus else None
+        if call is None or call.full is None:
+            place = self.query_one(CodePane).view.place()
+            self._edit(self.controller.task.path, place[1] if place else 1)
+            return
+        folder = Path(tempfile.mkdtemp(prefix="warpsmith-"))
+        output = folder / f"{call.name.lower()}-output.txt"
+        output.write_bytes(self.controller.files.blob(call.full))
+        self._edit(output, 1)
+        shutil.rmtree(folder)
+
+    def _edit(self, path: Path, line: int) -> bool:
+        try:
+            return edit(self.app, path, line)
+        except WarpsmithError as error:
+            self.notify(str(error), severity="error")
+            return False
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Offer only what can be done now."""
+        state = self.controller.state
+        if action == "run":
+            return not state.running
+        if action == "stop":
+            return True if self._busy else None
+        if action in ("accept", "reject", "accept_file", "reject_file"):
+            return bool(self.is_mounted and self._decidable(whole_file=False))
+        if action == "hunk":
+            return bool(state.attempts)
+        if action == "land":
+            return bool(state.attempts)
+        if action == "undo":
+            return state.landing_to_undo() is not None
+        return super().check_action(action, parameters)

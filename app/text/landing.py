@@ -1,0 +1,80 @@
+"""What a landing or its undo will do to the developer's tree, said before it is done."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from difflib import SequenceMatcher
+from pathlib import Path
+
+from textual.content import Content
+
+from agent.landing.change import FileChange
+from agent.landing.hunks import split_lines
+from app.clock import now, when
+from app.state import Judged, Landing
+from app.text.plain import clean
+from app.text.rows import Row, row, wrapped
+
+WIDTH = 82
+MOST_FILES = 12
+
+
+def landing_rows(judged: Judged, changes: Sequence[FileChange], rejected: int, total: int) -> list[Row]:
+    """Say what landing an attempt will do: files with their counts, what is left out, and what is judged first."""
+    rows = [row(("What will be written", "bold"))]
+    rows += [_file(change) for change in changes[:MOST_FILES]]
+    if len(changes) > MOST_FILES:
+        rows.append(row("  ", (f"⋯ and {len(changes) - MOST_FILES} more files", "$muted")))
+    rows.append(row(""))
+    if rejected:
+        left = f"{rejected} of {total} changes are left out, because you rejected them. The rest is judged as it is."
+        rows += wrapped(Content.styled(left, "$text-warning"), WIDTH, first="! ", rest="  ")
+    rows += wrapped(Content.styled(_proof(judged, partial=bool(rejected)), "$muted"), WIDTH)
+    rows += wrapped(
+        Content.styled("Nothing else of your project is touched; u takes it back, exactly.", "$muted"), WIDTH
+    )
+    return rows
+
+
+def undo_rows(landing: Landing) -> list[Row]:
+    """Say what undoing a landing will do to each file."""
+    rows = [row(("What will be taken back", "bold"))]
+    for file in landing.files:
+        fate = "is removed" if file["before"] is None else "becomes what it was"
+        rows.append(row("  ", (_short(Path(file["path"])), ""), (f"  {fate}", "$muted")))
+    rows.append(row(""))
+    said = f"Attempt {landing.attempt} landed {when(landing.time, now())}. A file you changed since is left alone."
+    return rows + wrapped(Content.styled(said, "$muted"), WIDTH)
+
+
+def _proof(judged: Judged, *, partial: bool) -> str:
+    if not partial and judged.verdict.tier == "full" and judged.verdict.reward is not None:
+        return f"It was judged in full {when(judged.time, now())}."
+    return "It is judged in full first (half a minute); if it is not correct, nothing is written."
+
+
+def _file(change: FileChange) -> Row:
+    comes, goes = line_counts(change)
+    fate = "new" if change.before is None else "removed" if change.after is None else "changed"
+    counts = [(f"+{comes}", "$text-success"), (" ", ""), (f"−{goes}", "$text-error")]
+    return row("  ", (f"{fate:<8}", "$accent"), f"{clean(_short(change.path))}  ", *counts)
+
+
+def line_counts(change: FileChange) -> tuple[int, int]:
+    """Return how many lines come and go."""
+    old, new = split_lines(change.before or b""), split_lines(change.after or b"")
+    comes = goes = 0
+    for tag, old_from, old_to, new_from, new_to in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if tag != "equal":
+            comes, goes = comes + new_to - new_from, goes + old_to - old_from
+    return comes, goes
+
+
+def _short(path: Path) -> str:
+    """The path as seen from the current folder, where that is shorter."""
+    try:
+        relative = os.path.relpath(path)
+    except ValueError:
+        return str(path)
+    return relative if len(relative) < len(str(path)) else str(path)

@@ -1,0 +1,71 @@
+"""What was measured of the original before anything was written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from textual.content import Content
+
+from app.clock import amount
+from app.text.bars import bar
+from app.text.plain import clean, clipped
+from app.text.rows import Row, row, wrapped
+
+MOST_OPERATORS = 10
+
+
+def baselines_text(profile: dict[str, Any] | None) -> str:
+    """Return the original's times in one line, or an empty text."""
+    if not profile:
+        return ""
+    times = [f"{name} {b['device_us']:.1f} µs" for name, b in profile["baselines"].items() if b.get("device_us")]
+    return " · ".join([*times, f"copy {profile['copy_us']:.1f} µs"])
+
+
+def profile_rows(profile: dict[str, Any], width: int) -> list[Row]:
+    """Return where the original's time goes and what bounds it."""
+    rows = [row(("The original", "bold"), (f"  {profile['precision']}", "$muted"))]
+    rows += _times(profile, width)
+    rows.append(row(""))
+    rows += _operators(profile, width)
+    facts = {"depends on": profile.get("depends_on", ()), "ignores": profile.get("ignores", ())}
+    for name, values in facts.items():
+        if values:
+            rows += wrapped(Content.styled(clean(", ".join(values)), "$muted"), width, first=f"{name}: ", rest="  ")
+    for note in profile.get("notes", ()):
+        rows += wrapped(Content.styled(clean(note), "$text-warning"), width, first="! ", rest="  ")
+    return rows
+
+
+def _times(profile: dict[str, Any], width: int) -> Iterator[Row]:
+    timed = {name: b["device_us"] for name, b in profile["baselines"].items() if b.get("device_us")}
+    longest = max([*timed.values(), profile["copy_us"]])
+    room = max(6, min(32, width - 28))
+    for name, us in timed.items():
+        mode = profile["baselines"][name].get("mode", name)
+        label = name if mode in (name, "default") else f"{name} ({mode})"
+        yield row((f"{label:<12}"[:12], "$muted"), f"{us:>9.1f} µs ", (bar(us, longest, room), "$bar"))
+    for name, baseline in profile["baselines"].items():
+        if not baseline.get("device_us") and baseline.get("error"):
+            yield row(
+                (f"{name:<12}", "$muted"),
+                ("not timed: " + clipped(clean(baseline["error"]), width - 24), "$text-warning"),
+            )
+    copied = f"{amount(profile['bytes_moved'])}B" if profile.get("bytes_moved") else ""
+    yield row(
+        (f"{'plain copy':<12}", "$muted"),
+        f"{profile['copy_us']:>9.1f} µs ",
+        (bar(profile["copy_us"], longest, room), "$faint"),
+        (f" {copied}", "$faint"),
+    )
+
+
+def _operators(profile: dict[str, Any], width: int) -> Iterator[Row]:
+    operators = profile.get("operators", ())[:MOST_OPERATORS]
+    if operators:
+        room = max(12, width - 30)
+        yield row((f"{'operator':<{room}} {'calls':>5} {'µs':>9} {'share':>6}", "$muted"))
+        for operator in operators:
+            name = clipped(clean(operator["name"]), room)
+            yield row(f"{name:<{room}} {operator['calls']:>5} {operator['us']:>9.1f} {operator['share']:>6.0%}")

@@ -1,0 +1,28 @@
+"""Makes text from outside safe to draw: no terminal sequences, no control characters, no hidden direction changes."""
+
+from __future__ import annotations
+
+import re
+
+_SEQUENCES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+_HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
+SHOWN_AS = "�"
+
+
+def clean(text: str) -> str:
+    """Return the text with terminal sequences removed and every other invisible character made visible.
+
+    Code that a model wrote may hide behind characters that change the direction of text; they are shown, not obeyed.
+    """
+    text = text.replace("\r\n", "\n")
+    if "\x1b" in text:
+        text = _SEQUENCES.sub("", text)
+    return _HIDDEN.sub(SHOWN_AS, text)
+
+
+def clipped(text: str, length: int) -> str:
+    """Return the first line of a text, with an ellipsis if that is not all of it or it is longer than ``length``."""
+    line, more, _ = text.strip().partition("\n")
+    if len(line) > length:
+        return line[: max(1, length - 1)] + "…"
+    return f"{line} …" if more and len(line) + 2 <= length else line
