@@ -1,0 +1,33 @@
+// BatchNorm, ReLU and 3x3 max-pooling with stride 2, as they are defined: a thread for each output row.
+
+#include <cstdint>
+#include <cuda_runtime.h>
+
+__global__ void norm_relu_pool_kernel(
+    const float* x, const float* mean, const float* var, const float* weight, const float* bias, float* out,
+    int64_t rows, int channels, int height, int width, float eps) {
+    const int64_t item = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (item >= rows) return;
+    const int out_height = (height + 1) / 2, out_width = (width + 1) / 2;
+    const int row = item % out_height, c = item / out_height % channels;
+    const float* image = x + item / out_height * height * width;
+    for (int column = 0; column < out_width; ++column) {
+        float best = 0.0f;  // behind ReLU nothing is below 0, so padding counts as 0
+        for (int i = max(0, 2 * row - 1); i <= min(height - 1, 2 * row + 1); ++i)
+            for (int j = max(0, 2 * column - 1); j <= min(width - 1, 2 * column + 1); ++j) {
+                const float value = (image[i * width + j] - mean[c]) / sqrtf(var[c] + eps) * weight[c] + bias[c];
+                best = value > best || value != value ? value : best;  // like torch, NaN wins
+            }
+        out[item * out_width + column] = best;
+    }
+}
+
+extern "C" int norm_relu_pool(
+    const float* x, const float* mean, const float* var, const float* weight, const float* bias, float* out,
+    int64_t n, int64_t channels, int64_t height, int64_t width, float eps, cudaStream_t stream) {
+    const int64_t rows = n * channels * ((height + 1) / 2);
+    if (rows == 0) return 0;
+    norm_relu_pool_kernel<<<(rows + 127) / 128, 128, 0, stream>>>(
+        x, mean, var, weight, bias, out, rows, channels, height, width, eps);
+    return cudaGetLastError();
+}

@@ -1,0 +1,76 @@
+"""Every worked example of a skill is a candidate that the judge accepts, and every skill is in the open form."""
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from agent.skills import SKILLS, load_skills
+from sandbox.build import build_kernels
+from sandbox.build.signature import parse_launchers
+from sandbox.isolation import best_isolation
+from sandbox.judge import Judge
+from sandbox.target import resolve_target
+
+EXAMPLES = sorted(path.parent for path in SKILLS.glob("*/examples/*/model.py"))
+LAID_OUT = {"model.py", "model_new.py", "kernels"}
+
+
+def workspace(example: Path, folder: Path, suffix: str) -> Path:
+    """Lay out an example as a candidate for one kind of device: kernels of the other kind stay behind."""
+    (folder / "kernels").mkdir(parents=True)
+    shutil.copyfile(example / "model_new.py", folder / "model_new.py")
+    for kernel in (example / "kernels").glob(f"*{suffix}"):
+        shutil.copyfile(kernel, folder / "kernels" / kernel.name)
+    return folder
+
+
+def test_there_are_examples():
+    assert len(EXAMPLES) >= 3
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
+def test_the_judge_accepts_the_cpu_kernel(example, tmp_path):
+    candidate = workspace(example, tmp_path / "candidate", ".cpp")
+    spec = resolve_target(str(example / "model.py"), device="cpu")
+    with Judge(spec, isolation=best_isolation(), cache=tmp_path / "cache", scratch=tmp_path / "scratch") as judge:
+        verdict = judge.check(candidate)
+    assert verdict.correct, verdict.to_json()
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
+def test_the_cuda_kernel_compiles_without_spills(example, tmp_path):
+    candidate = workspace(example, tmp_path / "candidate", ".cu")
+    built = build_kernels(candidate / "kernels", arch="sm_90", cache=tmp_path / "cache", isolation=best_isolation())
+    assert built.report.ok, built.report.diagnostics
+    assert [kernel.spill_bytes for kernel in built.report.kernels] == [0] * len(built.report.kernels)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
+def test_an_example_is_complete(example):
+    assert {path.name for path in example.iterdir() if path.name != "__pycache__"} == LAID_OUT
+    launchers = [
+        {launcher.name for launcher in parse_launchers(path.read_bytes(), path.name).launchers}
+        for path in sorted((example / "kernels").iterdir())
+    ]
+    assert len(launchers) == 2
+    assert launchers[0] == launchers[1]
+
+
+def test_every_skill_is_in_the_open_form():
+    skills = load_skills()
+    assert skills.problems == ()
+    assert skills.main
+    for skill in skills.all:
+        assert len(skill.body.splitlines()) < 500
+        assert len(skill.body) / 4 < 5000, "a token is about four characters"
+        assert "license: Apache-2.0" in (skill.folder / "SKILL.md").read_text()
+
+
+def test_every_file_a_skill_names_is_there():
+    for skill in load_skills().all:
+        texts = [skill.body, *(skill.read(name) for name in skill.resources if name.endswith(".md"))]
+        for name in re.findall(r"`((?:references|examples)/[\w./-]+)`", "\n".join(texts)):
+            assert (skill.folder / name).exists(), name
