@@ -22,7 +22,7 @@ imports: $(STAMP)
 	$(BIN)/lint-imports
 
 tests: $(STAMP)
-	$(BIN)/pytest -n auto --dist loadgroup -m "not gpu"
+	$(BIN)/pytest -n auto --dist loadgroup
 
 bench: $(STAMP)
 	$(BIN)/python -m tests.bench
