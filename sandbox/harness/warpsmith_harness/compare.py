@@ -11,7 +11,7 @@ import torch
 from warpsmith_harness.diagnose import diagnose
 from warpsmith_harness.oracle import Oracle, oracle
 
-__all__ = ["Oracle", "compare", "oracle"]
+__all__ = ["Oracle", "compare", "oracle", "own_error"]
 
 _CHUNK = 1 << 24
 _OWN_ERRORS = 2.0
@@ -108,9 +108,9 @@ def _compare_one(
     if not (wanted.is_floating_point() or wanted.is_complex()):
         return _compare_exactly(got, wanted, best, rows)
     if rows is None:
-        own, scale = _own_error(wanted, best)
+        own, scale = own_error(wanted, best)
         return _within(got, wanted, best, _budget(wanted.dtype, own, scale, tolerance), scale)
-    own, scale = _own_error(wanted[rows], best)
+    own, scale = own_error(wanted[rows], best)
     budget = _budget(wanted.dtype, own, scale, tolerance)
     sampled = _within(got[rows], wanted[rows], best, budget, scale)
     if sampled.reason:
@@ -141,7 +141,7 @@ def _budget(dtype: torch.dtype, own: float, scale: float, tolerance: str) -> _Bu
     return _Budget(_OWN_ERRORS * own + _ULPS * torch.finfo(dtype).eps * scale, 0.0, False)
 
 
-def _own_error(wanted: torch.Tensor, best: torch.Tensor) -> tuple[float, float]:
+def own_error(wanted: torch.Tensor, best: torch.Tensor) -> tuple[float, float]:
     """Return the reference's largest error against the oracle, and the oracle's RMS, both over finite elements."""
     error, squares, count = 0.0, 0.0, 0
     for ours, exact in _chunks(wanted, best):

@@ -15,6 +15,7 @@ from torch.overrides import TorchFunctionMode
 from warpsmith_harness import values
 from warpsmith_harness.candidate import copy_state
 from warpsmith_harness.problems import summary
+from warpsmith_harness.seeds import generator
 
 if TYPE_CHECKING:
     from warpsmith_harness.load import LoadedTask
@@ -151,7 +152,8 @@ def _copied(value: Any, nudge: bool = False) -> Any:
     def copied(tensor: torch.Tensor) -> torch.Tensor:
         made = values.clone_like(tensor)
         if nudge and made.dtype == torch.float32:
-            made = torch.nextafter(made, torch.where(torch.rand_like(made) < 0.5, -torch.inf, torch.inf))
+            up = torch.rand(made.shape, generator=generator(made.device), device=made.device) < 0.5
+            made = torch.nextafter(made, torch.where(up, torch.inf, -torch.inf))
         return made
 
     return values.map_tensors(value, copied)

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from warpsmith_harness import values
+from warpsmith_harness.compare import own_error
 from warpsmith_harness.operators import operators
 from warpsmith_harness.precision import class_of, uses_tf32
 from warpsmith_harness.problems import TaskProblem, line
@@ -25,7 +26,7 @@ __all__ = ["accept", "profile"]
 
 _RUNS = 3
 _ULPS = 8
-_DEPENDENCE_SECONDS = 10.0
+_DEPENDENCE_SECONDS = 5.0
 _STRENGTHS = (1.0, 0.3, 0.05)
 
 
@@ -129,14 +130,11 @@ def _ulps(a: torch.Tensor, b: torch.Tensor) -> float:
         return 0.0
     if not (a.is_floating_point() or a.is_complex()):
         return float("inf")
-    wide = torch.complex128 if a.is_complex() else torch.float64
-    x, y = a.to(wide), b.to(wide)
-    special = ~torch.isfinite(x)
-    if not torch.equal(special, ~torch.isfinite(y)):
+    if not torch.equal(torch.isfinite(a), torch.isfinite(b)):
         return float("inf")
-    scale = float(torch.where(special, 0.0, y.abs() ** 2).mean().sqrt()) * torch.finfo(a.dtype).eps
-    worst = float(torch.where(special, 0.0, (x - y).abs()).max())
-    return worst / scale if scale else float("inf") if worst else 0.0
+    worst, scale = own_error(a, b)
+    unit = scale * torch.finfo(a.dtype).eps
+    return worst / unit if unit else float("inf") if worst else 0.0
 
 
 def _mutation_notes(subject: Subject) -> list[str]:
@@ -301,16 +299,18 @@ def _mean(out: torch.Tensor, of: torch.Tensor) -> torch.Tensor:
 
 def _precision(subject: Subject, notes: list[str]) -> str:
     """Return the class that the reference really runs in, by its dtypes and, for fp32 on CUDA, by the TF32 flags."""
-    tensors = [*subject.inputs, *subject.reference.parameters()]
-    found = class_of(tensors)
-    if found != "fp32" or subject.task.device.type != "cuda":
-        return found
-    used, possible = uses_tf32(subject.run)
-    if used:
-        notes.append("It runs in TF32 under its own settings, so its baselines and candidates do too.")
-    elif possible:
-        notes.append("It would use TF32 if that were allowed; it is not, so a candidate must not either.")
-    return "tf32" if used else "fp32"
+    found = class_of([*subject.inputs, *subject.reference.parameters()])
+    if found == "fp32" and subject.task.device.type == "cuda":
+        used, possible = uses_tf32(subject.run)
+        found = "tf32" if used else "fp32"
+        if used:
+            notes.append("It runs in TF32 under its own settings, so its baselines and candidates do too.")
+        elif possible:
+            notes.append("It would use TF32 if that were allowed; it is not, so a candidate must not either.")
+    declared = subject.task.spec["precision"]
+    if declared not in ("auto", found):
+        notes.append(f"It is declared {declared} and really runs in {found}, which is the class it is judged in.")
+    return found
 
 
 def _signature(subject: Subject, outputs: list[torch.Tensor]) -> list[str]:

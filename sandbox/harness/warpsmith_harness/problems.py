@@ -74,4 +74,6 @@ def _below(filename: str, folder: Path) -> Optional[Path]:
         inside = Path(filename).resolve().relative_to(folder.resolve())
     except (ValueError, OSError):
         return None
-    return None if "site-packages" in inside.parts else inside
+    # An environment, or this package itself, may lie in the developer's folder without being their code.
+    ours = Path(filename).resolve().parent == Path(__file__).resolve().parent
+    return None if ours or "site-packages" in inside.parts else inside

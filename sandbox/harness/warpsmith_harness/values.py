@@ -17,6 +17,7 @@ from warpsmith_harness.seeds import generator
 _PLAIN = (bool, int, float, str, type(None))
 _POISON_BYTE = 0xFF
 _CHECKSUM_WORDS = 1 << 20
+_PIECE = 1 << 24
 
 
 class Unsupported(TypeError):
@@ -181,10 +182,11 @@ def fresh(tensor: torch.Tensor) -> torch.Tensor:
     if span.numel() == 0 or tensor.dtype == torch.bool:
         return made
     draw = generator(tensor.device)
-    if tensor.is_complex() or tensor.is_floating_point():
-        span.copy_(_redrawn(span, draw))
-    elif tensor.dim() and not bool((tensor.diff(dim=-1) >= 0).all()):
-        span.copy_(span[torch.randperm(span.numel(), generator=draw, device=span.device)])
+    floating = tensor.is_complex() or tensor.is_floating_point()
+    if not floating and (not tensor.dim() or bool((tensor.diff(dim=-1) >= 0).all())):
+        return made
+    for piece in torch.split(span, _PIECE):
+        piece.copy_(_redrawn(piece, draw) if floating else _shuffled(piece, draw))
     return made
 
 
@@ -313,6 +315,10 @@ def _redrawn(span: torch.Tensor, draw: torch.Generator) -> torch.Tensor:
     made = span.clone()
     made[finite] = new.to(span.dtype)
     return made
+
+
+def _shuffled(span: torch.Tensor, draw: torch.Generator) -> torch.Tensor:
+    return span[torch.randperm(span.numel(), generator=draw, device=span.device)]
 
 
 def _is_mask(buffer: torch.Tensor) -> bool:

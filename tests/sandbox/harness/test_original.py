@@ -243,6 +243,13 @@ class TestTrivial:
             accept(task)
         assert accept(make_task(forward("x * 1e-4")))["depends_on"] == ["x"]
 
+    def test_steps_that_rounding_flips(self, make_task) -> None:
+        """In bfloat16 some values round to the other step, and an error budget of two steps holds the input itself."""
+        source = forward("(x / 0.1).round() * 0.1")
+        accept(make_task(source, inputs="torch.randn(4, 64)"))
+        with pytest.raises(TaskProblem, match="its input x"):
+            accept(make_task(source, inputs="torch.randn(64, 64)", dtype="bfloat16"))
+
     def test_all_nan(self, make_task) -> None:
         with pytest.raises(TaskProblem, match=r"does not depend on its inputs|NaN"):
             accept(make_task(forward("(x - 1e9).sqrt()")))
