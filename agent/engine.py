@@ -190,6 +190,10 @@ def main() -> ExitCode:
             output, encode(ev.to_json(ev.ErrorEvent(what=error.what, where=error.where, next_step=error.next_step)))
         )
         return error.exit_code
+    except Exception as error:  # noqa: BLE001 - the boundary of the process
+        traceback.print_exc()
+        os.write(output, encode(ev.to_json(ev.ErrorEvent(what=f"The engine failed: {error!r}."))))
+        return ExitCode.INTERNAL
     stream.writer.close()
     return ExitCode.OK
 

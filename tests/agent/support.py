@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import replace
 from pathlib import Path
 
+from agent import events as ev
+from agent.session import create_session
 from agent.settings import Settings
+from agent.store import SessionWriter
 from sandbox.task import TaskSpec
 from sandbox.verdict import (
     Baseline,
@@ -85,3 +89,31 @@ def make_verdict(*, ok: bool = True, tier: str = "quick", ratio: float = 2.0, re
         reward=reward if ok else -1,
         reason="It is faster." if ok else "The candidate does not compile.",
     )
+
+
+def make_turn(text: str, *calls: tuple[str, dict[str, object] | str], turn: int = 1) -> ev.ModelTurn:
+    """Return an answer with tool calls given as name and arguments; their ids are c0, c1 and so on."""
+    message: dict[str, object] = {"role": "assistant", "content": text}
+    if calls:
+        message["tool_calls"] = [
+            {
+                "id": f"c{index}",
+                "type": "function",
+                "function": {"name": name, "arguments": a if isinstance(a, str) else json.dumps(a)},
+            }
+            for index, (name, a) in enumerate(calls)
+        ]
+    return ev.ModelTurn(
+        turn=turn, message=message, prompt_sha256="", finish_reason="stop", model="recorded/model", seconds=1
+    )
+
+
+def make_recording(folder: Path, *events: ev.Event) -> Path:
+    """Write a recorded session below ``folder`` that holds these events."""
+    settings = make_settings(folder, home=folder / "recordings")
+    recording = create_session(make_spec(folder), settings, settings.home)
+    writer = SessionWriter(recording)
+    for event in events:
+        writer.append(event)
+    writer.close()
+    return recording

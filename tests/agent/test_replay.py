@@ -7,22 +7,8 @@ import pytest
 from agent import events as ev
 from agent.model import ModelRefused, RunStopped, make_model
 from agent.replay import ReplayModel, find_recording
-from agent.session import create_session
-from agent.store import SessionWriter
-from sandbox.errors import UsageError
-from tests.agent.support import make_settings, make_spec, make_verdict
-
-
-def turn(number, text, *calls):
-    message = {"role": "assistant", "content": text}
-    if calls:
-        message["tool_calls"] = [
-            {"id": f"c{i}", "type": "function", "function": {"name": name, "arguments": arguments}}
-            for i, (name, arguments) in enumerate(calls)
-        ]
-    return ev.ModelTurn(
-        turn=number, message=message, prompt_sha256="", finish_reason="stop", model="recorded/model", seconds=1
-    )
+from sandbox.errors import ModelUnavailable, UsageError
+from tests.agent.support import make_recording, make_settings, make_turn, make_verdict
 
 
 def result(name, ok=True, call_id="c0"):
@@ -34,20 +20,15 @@ def attempt(ok=True):
     return ev.Attempt(attempt=1, files={}, verdict=make_verdict(ok=ok).to_json(), call_id="c0")
 
 
-WRITE = turn(1, "First I write it.", ("Write", '{"path": "a"}'))
-CHECK = turn(2, "", ("Check", "{}"))
-DONE = turn(3, "It is faster.")
+WRITE = make_turn("First I write it.", ("Write", {"path": "a"}))
+CHECK = make_turn("", ("Check", {}))
+DONE = make_turn("It is faster.")
 
 
 @pytest.fixture
 def recording(tmp_path):
-    settings = make_settings(tmp_path)
-    folder = create_session(make_spec(tmp_path), settings, settings.home)
-    writer = SessionWriter(folder)
-    for event in (WRITE, result("Write"), CHECK, attempt(ok=False), result("Check", ok=False), DONE):
-        writer.append(event)
-    writer.close()
-    return folder
+    events = (WRITE, result("Write"), CHECK, attempt(ok=False), result("Check", ok=False), DONE)
+    return make_recording(tmp_path, *events)
 
 
 async def ask(model):
@@ -101,7 +82,7 @@ def test_a_recording_of_the_other_kind_of_device_is_refused(recording):
 
 
 def test_recordings_are_found_by_path_by_id_and_by_last(recording, tmp_path):
-    home = make_settings(tmp_path).home
+    home = tmp_path / "recordings"
     assert find_recording(str(recording), home) == recording
     assert find_recording("last", home) == recording
     assert find_recording(recording.name.split("-")[2], home) == recording
@@ -110,8 +91,8 @@ def test_recordings_are_found_by_path_by_id_and_by_last(recording, tmp_path):
 
 
 def test_a_model_is_chosen_by_the_settings(recording, tmp_path):
-    assert isinstance(make_model(make_settings(tmp_path, model="replay:last"), "cpu"), ReplayModel)
+    assert isinstance(make_model(make_settings(tmp_path, model=f"replay:{recording}"), "cpu"), ReplayModel)
     with pytest.raises(ModelRefused, match="no recording 'nothing'"):
         make_model(make_settings(tmp_path, model="replay:nothing"), "cpu")
-    with pytest.raises(Exception, match="No model is chosen"):
+    with pytest.raises(ModelUnavailable, match="No model is chosen"):
         make_model(make_settings(tmp_path), "cpu")

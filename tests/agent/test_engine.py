@@ -1,0 +1,259 @@
+"""The engine as a process: commands in, events out, and nothing lost however it ends."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import venv
+
+import psutil
+import pytest
+
+from agent import commands as cmd
+from agent import events as ev
+from agent.events import EndReason
+from agent.session import create_session
+from agent.state import SessionState
+from agent.store import read_events
+from tests.agent.support import make_recording, make_settings, make_spec, make_turn
+from tests.servers.engine_process import EngineProcess
+from tests.servers.openai_server import Call, OpenAIServer, Reply
+
+DONE = make_turn("It cannot be made faster.")
+SLEEP = make_turn("", ("Bash", {"command": "sleep 4321"}))
+
+
+@pytest.fixture
+def session(tmp_path):
+    """Make sessions whose model plays these answers."""
+
+    def make(*turns, source="", **settings):
+        recording = make_recording(tmp_path, *turns)
+        spec = make_spec(tmp_path, source) if source else make_spec(tmp_path)
+        made = make_settings(tmp_path, **{"model": f"replay:{recording}", **settings})
+        return create_session(spec, made, made.home)
+
+    return make
+
+
+def finished(event):
+    return event.reason == EndReason.FINISHED
+
+
+def folded(folder):
+    state = SessionState()
+    for item in read_events(folder):
+        state.apply(item.event)
+    return state
+
+
+def kinds(folder):
+    return [item.event.type for item in read_events(folder)]
+
+
+def test_a_whole_run_over_http_is_on_disk_as_it_was_on_the_pipe(tmp_path):
+    done = Reply(text="It cannot be made faster.")
+    with OpenAIServer([Reply(text="Look.", calls=[Call("Read", {"file_path": "shifted.py"})]), done, done]) as server:
+        settings = make_settings(tmp_path, model="openai/test", api_base=server.base_url)
+        folder = create_session(make_spec(tmp_path), settings, settings.home)
+        with EngineProcess(folder) as engine:
+            ready = engine.wait_for(ev.EngineReady)
+            assert ready.folder == str(folder)
+            engine.send(cmd.Run())
+            ended = engine.wait_for(ev.RunEnded)
+            assert (ended.reason, ended.best_attempt) == (EndReason.FINISHED, None)
+            engine.send(cmd.Close())
+            assert engine.finish() == 0
+    stored = [line for line in engine.lines if "n" in line]
+    assert [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()] == stored
+    assert [line["n"] for line in stored] == list(range(1, len(stored) + 1))
+    assert kinds(folder)[0] == "session_started"
+    assert any(isinstance(event, ev.Delta) for event in engine.seen)
+    system = server.requests[0]["messages"][0]["content"]
+    assert "from shifted_kernels import" in system
+    assert str(folder) not in json.dumps(server.requests)
+    names = {tool["function"]["name"] for tool in server.requests[0]["tools"]}
+    assert {"Bash", "Read", "Write", "Edit", "Grep", "Glob", "TodoWrite", "Check", "Profile", "Skill"} <= names
+
+
+def test_a_kill_in_the_middle_of_an_answer_loses_only_the_answer(session):
+    folder = session(make_turn("", ("Glob", {"pattern": "*"})), DONE, DONE, replay_delay=5.0)
+    with EngineProcess(folder) as engine:
+        engine.send(cmd.Run())
+        engine.wait_for(ev.Delta, lambda event: event.turn == 2)
+        engine.process.kill()
+    before = folded(folder).messages
+    with EngineProcess(folder) as engine:
+        assert engine.wait_for(ev.RunEnded).reason == EndReason.INTERRUPTED
+        engine.send(cmd.Run())
+        engine.wait_for(ev.RunEnded, finished)
+    after = folded(folder).messages
+    assert [message["role"] for message in before] == ["system", "user", "assistant", "tool"]
+    assert after[: len(before)] == before
+    assert "The session was resumed" in after[len(before)]["content"]
+
+
+def test_a_kill_in_the_middle_of_a_tool_gives_the_call_a_result_on_resuming(session):
+    calls = [("Write", {"file_path": "kernels/a.cpp", "content": "// a"}), ("Bash", {"command": "sleep 99"})]
+    folder = session(make_turn("", *calls), DONE, DONE)
+    with EngineProcess(folder) as engine:
+        engine.send(cmd.Run())
+        engine.wait_for(ev.ToolStarted, lambda event: event.name == "Bash")
+        engine.process.kill()
+    with EngineProcess(folder) as engine:
+        assert "shell" in engine.wait_for(ev.SessionResumed).note
+        engine.send(cmd.Steer("use float4"))
+        engine.wait_for(ev.RunEnded, finished)
+    assert (folder / "workspace" / "kernels" / "a.cpp").read_text() == "// a"
+    messages = folded(folder).messages
+    results = {m["tool_call_id"]: m["content"] for m in messages if m["role"] == "tool"}
+    assert "Interrupted" in results["c1"]
+    assert "Interrupted" not in results["c0"]
+    assert {"role": "user", "content": "use float4"} in messages
+    state = SessionState()
+    for item in read_events(folder):
+        if isinstance(item.event, ev.ModelTurn):
+            assert item.event.prompt_sha256 == state.prompt_sha256
+        state.apply(item.event)
+
+
+def test_interrupting_an_answer_ends_the_run_and_the_next_run_goes_on(session):
+    folder = session(DONE, DONE, replay_delay=3.0)
+    with EngineProcess(folder) as engine:
+        engine.send(cmd.Run())
+        engine.wait_for(ev.Delta)
+        engine.send(cmd.Interrupt())
+        assert engine.wait_for(ev.RunEnded).reason == EndReason.INTERRUPTED
+        engine.send(cmd.Steer("go on then"))
+        engine.wait_for(ev.RunEnded, finished)
+    assert "interrupted" in kinds(folder)
+    assert folded(folder).messages[2] == {"role": "user", "content": "go on then"}
+
+
+def test_interrupting_nothing_leaves_no_trace(session):
+    folder = session()
+    with EngineProcess(folder) as engine:
+        engine.wait_for(ev.EngineReady)
+        engine.send(cmd.Interrupt())
+    assert "interrupted" not in kinds(folder)
+
+
+@pytest.mark.parametrize("how", ["close", "eof", "sigterm", "sigint"])
+def test_however_it_is_told_to_it_ends_cleanly_and_takes_its_processes_with_it(session, how):
+    folder = session(SLEEP)
+    with EngineProcess(folder) as engine:
+        engine.send(cmd.Run())
+        engine.wait_for(ev.ToolStarted)
+        family = psutil.Process(engine.process.pid).children(recursive=True)
+        if how == "close":
+            engine.send(cmd.Close())
+        elif how == "eof":
+            engine.close_stdin()
+        else:
+            engine.process.send_signal(signal.SIGTERM if how == "sigterm" else signal.SIGINT)
+        assert engine.finish() == 0
+    assert kinds(folder)[-1] == "run_ended"
+    assert [event.reason for event in engine.seen if isinstance(event, ev.RunEnded)] == [EndReason.INTERRUPTED]
+    assert psutil.wait_procs(family, timeout=5)[1] == []
+    assert not (folder / "scratch").exists()
+
+
+def test_a_second_engine_is_refused_with_a_message_and_disturbs_nothing(session):
+    folder = session()
+    with EngineProcess(folder) as first:
+        first.wait_for(ev.EngineReady)
+        with EngineProcess(folder) as second:
+            refusal = second.wait_for(ev.ErrorEvent)
+            assert f"process {first.process.pid}" in refusal.what
+            assert second.finish() == 2
+        first.send(cmd.Steer("still there"))
+        first.wait_for(ev.Steered)
+
+
+def test_what_is_no_command_is_answered_and_the_engine_goes_on(session):
+    folder = session()
+    with EngineProcess(folder) as engine:
+        for line in ("{", '{"type": "dance"}', '{"type": "steer"}', "[1]"):
+            engine.send_line(line)
+            assert "no command" in engine.wait_for(ev.ErrorEvent).what
+        engine.send(cmd.RejectHunk(7, "a.py", "1", "no"))
+        assert engine.wait_for(ev.ErrorEvent).what == "There is no attempt 7."
+        engine.send(cmd.Land(7))
+        assert engine.wait_for(ev.LandingRefusedEvent).what == "There is no attempt 7."
+        engine.send(cmd.Undo(3))
+        assert "no landing 3" in engine.wait_for(ev.LandingRefusedEvent).what
+
+
+@pytest.mark.parametrize(("model", "said"), [("", "No model is chosen"), ("replay:nothing", "no recording")])
+def test_without_a_model_the_session_opens_and_a_run_ends_with_the_reason(tmp_path, model, said):
+    settings = make_settings(tmp_path, model=model)
+    folder = create_session(make_spec(tmp_path), settings, settings.home)
+    with EngineProcess(folder) as engine:
+        engine.wait_for(ev.EngineReady)
+        engine.send(cmd.Run())
+        ended = engine.wait_for(ev.RunEnded)
+    assert ended.reason == EndReason.MODEL_ERROR
+    assert said in ended.detail
+
+
+def test_a_task_that_raises_ends_the_run_as_unusable(session):
+    source = "from torch import nn\nclass Shifted(nn.Module):\n    def __init__(self, width):\n        raise ValueError('no')\n"
+    folder = session(SLEEP, source=source)
+    with EngineProcess(folder) as engine:
+        engine.send(cmd.Run())
+        ended = engine.wait_for(ev.RunEnded)
+    assert ended.reason == EndReason.TASK_UNUSABLE
+    assert "no" in ended.detail
+
+
+def test_an_interpreter_without_torch_is_a_fault_of_the_environment(tmp_path):
+    venv.create(tmp_path / "bare", with_pip=False)
+    bare = tmp_path / "bare" / "bin" / "python"
+    settings = make_settings(tmp_path, model=f"replay:{make_recording(tmp_path, SLEEP)}")
+    folder = create_session(make_spec(tmp_path).with_changes(python=bare), settings, settings.home)
+    with EngineProcess(folder) as engine:
+        engine.send(cmd.Run())
+        ended = engine.wait_for(ev.RunEnded)
+    assert ended.reason == EndReason.ENVIRONMENT
+
+
+def test_a_workspace_that_is_gone_is_made_again_from_the_blobs(session):
+    folder = session()
+    with EngineProcess(folder) as engine:
+        engine.wait_for(ev.EngineReady)
+    shutil.rmtree(folder / "workspace")
+    with EngineProcess(folder) as engine:
+        assert "made again as of the start" in engine.wait_for(ev.SessionResumed).note
+        engine.wait_for(ev.EngineReady)
+    assert "class Shifted" in (folder / "workspace" / "shifted.py").read_text()
+
+
+CLAIM = """
+import os
+from agent.engine import _claim_pipes
+source, output = _claim_pipes()
+print("from a library", flush=True)
+os.system("echo from a child; cat")
+os.write(output, b"event\\n")
+os.write(output, os.read(source, 100))
+"""
+
+
+def test_libraries_and_children_reach_neither_pipe():
+    done = subprocess.run([sys.executable, "-c", CLAIM], input=b"command", capture_output=True, check=True)
+    assert done.stdout == b"event\ncommand"
+    assert done.stderr == b"from a library\nfrom a child\n"
+
+
+def test_packages_of_the_working_directory_are_never_taken_for_ours(session, tmp_path, monkeypatch):
+    for name in ("agent", "sandbox", "app", "skills", "trainer"):
+        package = tmp_path / "project" / name
+        package.mkdir(parents=True)
+        (package / "__init__.py").write_text("raise RuntimeError('the project of the developer')")
+    folder = session()
+    monkeypatch.chdir(tmp_path / "project")
+    with EngineProcess(folder) as engine:
+        engine.wait_for(ev.EngineReady)

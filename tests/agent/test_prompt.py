@@ -1,0 +1,69 @@
+"""What the agent is told at the start."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent.prompt import opening_message, system_message
+from agent.skills import load_skills
+from tests.agent.support import MODULE, make_spec
+
+
+def test_the_system_message_fits_the_device(tmp_path):
+    spec, skills = make_spec(tmp_path), load_skills()
+    cpu = system_message(spec, skills, 150)["content"]
+    cuda = system_message(spec.with_changes(device="cuda:0"), skills, 150)["content"]
+    assert "kernels/NAME.cpp" in cpu
+    assert "int64_t n, float eps)\n" in cpu
+    assert "kernels/NAME.cu" in cuda
+    assert "float eps, cudaStream_t stream)" in cuda
+    assert "from shifted_kernels import NAME" in cpu
+    assert "You have 150 answers" in cpu
+
+
+def test_it_names_no_place_of_this_machine(tmp_path):
+    spec = make_spec(tmp_path)
+    text = system_message(spec, load_skills(), 150)["content"] + opening_message(spec, MODULE)["content"]
+    assert str(tmp_path) not in text
+    assert str(spec.python) not in text
+
+
+def test_the_main_skill_is_whole_and_the_others_are_only_named(tmp_path):
+    skills = load_skills()
+    text = system_message(make_spec(tmp_path), skills, 150)["content"]
+    assert skills.main.body in text
+    for skill in skills.all:
+        assert skill.main or (skill.description in text and skill.body not in text)
+
+
+def test_the_policy_is_said(tmp_path):
+    spec, skills = make_spec(tmp_path), load_skills()
+    assert "own-kernels" in system_message(spec, skills, 1)["content"]
+    assert "library-ok" in system_message(spec.with_changes(policy="library-ok"), skills, 1)["content"]
+
+
+def test_the_opening_tells_how_the_module_is_built_and_called(tmp_path):
+    spec = make_spec(tmp_path)
+    text = opening_message(spec, MODULE)["content"]
+    assert "Shifted(256), forward(torch.randn(64, 256))" in text
+    assert "y = torch.clamp(y, -2.0, 2.0)" in text
+    factory = opening_message(spec.with_changes(factory="make_inputs"), MODULE)["content"]
+    assert "inputs from make_inputs" in factory
+    benchmark = spec.with_changes(kind="kernelbench", class_name="Model")
+    text = opening_message(benchmark, MODULE.replace("Shifted", "ModelNew"))["content"]
+    assert "ModelNew(*get_init_inputs())" in text
+    assert "`model_new.py`" in text
+
+
+def test_of_a_long_file_only_the_class_is_quoted(tmp_path):
+    long = MODULE + "\n# padding" * 5000
+    text = opening_message(make_spec(tmp_path), long)["content"]
+    assert "class Shifted(nn.Module)" in text
+    assert "padding" not in text
+    assert "Read the file for the rest" in text
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_the_mode_is_said(tmp_path, training):
+    text = opening_message(make_spec(tmp_path).with_changes(training=training), MODULE)["content"]
+    assert f"mode: {'train' if training else 'eval'}" in text

@@ -1,0 +1,119 @@
+"""Verdicts and profiles in words: all that matters, sized for a model."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from agent.verdict_text import original_text, verdict_text
+from sandbox.original import OperatorTime, OriginalProfile
+from sandbox.verdict import (
+    Baseline,
+    BuildReport,
+    Diagnostic,
+    Finding,
+    GuardReport,
+    KernelResources,
+    VerifyCase,
+    VerifyReport,
+)
+from tests.agent.support import make_verdict
+
+
+def test_a_failed_build_shows_its_messages_with_file_and_line():
+    build = BuildReport(
+        False,
+        1.2,
+        diagnostics=(Diagnostic("kernels/a.cu", 7, "expected ';'"), Diagnostic("kernels/b.cu", 0, "no launcher")),
+    )
+    text = verdict_text(replace(make_verdict(ok=False), build=build), 4)
+    assert text.startswith("Attempt 4 (quick): reward -1. The candidate does not compile.")
+    assert "kernels/a.cu:7: expected ';'" in text
+    assert "kernels/b.cu: no launcher" in text
+
+
+def test_findings_failing_cases_and_resources_are_shown():
+    verdict = replace(
+        make_verdict(),
+        build=BuildReport(True, 0.5, (KernelResources("fused", 40, 1024, 0), KernelResources("slow", 255, 0, 64))),
+        guard=GuardReport(True, (Finding("torch-compute", "label", "line 9: torch.relu"),)),
+        verify=VerifyReport(
+            False, (VerifyCase("fresh 1", True, 0.0, 0.0), VerifyCase("fresh 2", False, 0.5, 0.25, "too far"))
+        ),
+    )
+    text = verdict_text(verdict, 1)
+    assert "fused: 40 registers, 1024 bytes shared, no spills" in text
+    assert "SPILLS 64 bytes" in text
+    assert "label torch-compute: line 9: torch.relu" in text
+    assert "1 of 2 cases agree" in text
+    assert "fresh 2: too far (max error 0.5 absolute, 0.25 relative)" in text
+    assert "fresh 1" not in text
+
+
+def test_times_come_with_intervals_baselines_and_the_distance_to_a_copy():
+    text = verdict_text(make_verdict(), 1)
+    assert "10 us on the device, 12 us latency" in text
+    assert "against eager at 20 us: 2.000x [1.900, 2.100]" in text
+    assert "against compile (default) at 15 us: 1.500x" in text
+    assert "you are at 2.00 times that" in text
+
+
+def test_a_baseline_that_could_not_be_timed_says_why():
+    verdict = make_verdict()
+    baselines = {**verdict.profile.baselines, "best": Baseline("max-autotune", None, error="took too long")}
+    text = verdict_text(replace(verdict, profile=replace(verdict.profile, baselines=baselines)), 1)
+    assert "best (max-autotune): could not be timed: took too long" in text
+
+
+def test_the_next_reward_is_named_with_the_time_to_aim_at():
+    assert "For reward 2 the interval against eager must lie above 1.053x" in verdict_text(make_verdict(reward=1), 1)
+    assert "For reward 3 the interval against compile" in verdict_text(make_verdict(reward=2), 1)
+    assert "For reward" not in verdict_text(make_verdict(reward=3), 1)
+
+
+def test_the_worst_verdict_stays_under_sixty_lines_and_its_lines_short():
+    many = 500
+    verdict = replace(
+        make_verdict(reward=1),
+        build=BuildReport(
+            True,
+            1.0,
+            tuple(KernelResources(f"k{i}" * 400, 1, 1, 1) for i in range(many)),
+            tuple(Diagnostic("a.cu", i, "x" * 5000) for i in range(many)),
+        ),
+        guard=GuardReport(True, tuple(Finding("r", "label", "e" * 5000) for _ in range(many))),
+        verify=VerifyReport(
+            False, tuple(VerifyCase("c", False, 1.0, 1.0, "r" * 5000) for _ in range(many)), ("n",) * many
+        ),
+    )
+    lines = verdict_text(verdict, 1).splitlines()
+    assert len(lines) < 60
+    assert max(map(len, lines)) < 700
+    assert "  ... and 485 more" in lines
+
+
+def test_the_original_is_told_with_operators_baselines_floor_and_dependencies():
+    profile = OriginalProfile(
+        operators=(OperatorTime("aten::mul", 3, 12.5, 0.5),),
+        baselines={"eager": Baseline("eager", 25.0), "best": Baseline("reduce-overhead", 20.0)},
+        copy_us=5.0,
+        bytes_moved=131072,
+        precision="fp32",
+        depends_on=("x", "scale"),
+        ignores=("bias",),
+        signature=("x: float32 [64, 256] contiguous",),
+        environment={"device": "A CPU", "sm": ""},
+        notes=("short",),
+    )
+    text = original_text(profile.to_json())
+    for part in (
+        "device: A CPU",
+        "x: float32 [64, 256] contiguous",
+        "12.5 us  50.0%    3 x aten::mul",
+        "eager: 25 us",
+        "best (reduce-overhead): 20 us",
+        "131,072 bytes it must move takes 5 us",
+        "depends on: x, scale",
+        "ignores: bias",
+        "note: short",
+    ):
+        assert part in text
