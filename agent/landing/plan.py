@@ -19,7 +19,7 @@ from agent.landing.change import FileChange
 from agent.landing.fallback import missing_attributes, plan_fallback
 from agent.landing.folder import ORIGINAL, RECORD, guarded, kernel_files, package
 from agent.landing.merge import merge
-from agent.landing.source import add_guard, find_class, first_line, imports_kernels
+from agent.landing.source import add_guard, find_class, imports_kernels
 from agent.landing.verified import VerifiedInputs
 from agent.landing.write import read
 from sandbox.errors import LandingRefused
@@ -108,14 +108,20 @@ def _merged(spec: TaskSpec, base: bytes, wanted: bytes, folder: Path) -> tuple[b
         raise LandingRefused(what, where=str(spec.path), next_step="Bring it back, then land again.")
     if disk == base or _is_landing_of(base, disk, spec, folder):
         return disk, base, wanted
-    node = find_class(ast.parse(base), spec.class_name)
-    merged = merge(base, disk, wanted, range(first_line(node) - 1, node.end_lineno or node.lineno))
+    merged = merge(base, disk, wanted) if _same_class(base, disk, spec.class_name) else None
     if merged is None:
         what = f"{spec.path.name} was edited since the session began, where the accepted changes are."
-        raise LandingRefused(
-            what, where=str(spec.path), next_step="Take the edit back, or start a new session on the edited file."
-        )
+        next_step = "Take the edit back, or start a new session on the edited file."
+        raise LandingRefused(what, where=str(spec.path), next_step=next_step)
     return disk, disk, merged
+
+
+def _same_class(base: bytes, disk: bytes, name: str) -> bool:
+    """Whether an edited file still holds the class as it was at the start, but for comments and layout."""
+    try:
+        return ast.dump(find_class(ast.parse(base), name)) == ast.dump(find_class(ast.parse(disk), name))
+    except (LookupError, SyntaxError, ValueError):
+        return False
 
 
 def _is_landing_of(base: bytes, disk: bytes, spec: TaskSpec, folder: Path) -> bool:

@@ -19,7 +19,7 @@ def add_guard(source: bytes, class_name: str, kernels_import: str) -> bytes:
     """
     tree = ast.parse(source)
     lines = source.splitlines(keepends=True)
-    start = first_line(find_class(tree, class_name))
+    start = _first_line(find_class(tree, class_name))
     class_line = lines[start - 1]
     indent = class_line[: len(class_line) - len(class_line.lstrip())]
     end = class_line[len(class_line.rstrip(b"\r\n")) :] or b"\n"
@@ -43,7 +43,7 @@ def find_class(tree: ast.Module, name: str) -> ast.ClassDef:
     return max(found, key=lambda node: node.lineno)
 
 
-def first_line(node: ast.ClassDef) -> int:
+def _first_line(node: ast.ClassDef) -> int:
     """Return the number of a class statement's first line, its decorators included."""
     return min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
 
