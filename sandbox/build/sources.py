@@ -19,7 +19,7 @@ _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 _TORCH = re.compile(r"(torch|ATen|c10|pybind11|caffe2)/|Python\.h|torch\.h")
 _INCLUDE = re.compile(r"^[ \t]*(?:#|%:|\?\?=)[ \t]*(include(?:_next)?|import|embed)\b[ \t]*(.*)", re.MULTILINE)
 _DIRECTIVE = re.compile(r"//[ \t]*(link[ \t]*:|fast-math\b)[ \t]*(.*)", re.IGNORECASE)
-_LARGEST_FILE = 4 * 1024 * 1024
+_LARGEST_FILE = 1024**2
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ def _file_problem(path: Path, folder: Path, suffix: str) -> str:
     if not all(_PART.fullmatch(part) for part in path.relative_to(folder).parts):
         return "Rename it: letters, digits, `_`, `-`, `+` and `.` are allowed in a kernel file's path."
     if path.stat().st_size > _LARGEST_FILE:
-        return "This file is larger than 4 MB; kernel files are written by hand."
+        return "This file is larger than 1 MB; kernel files are written by hand."
     if path.suffix in SOURCE_SUFFIXES and path.suffix != suffix:
         if suffix == ".cpp":
             return "This task runs on the CPU: write kernels/NAME.cpp with launchers that take no stream."
