@@ -67,6 +67,7 @@ class SessionController:
 
     async def start_engine(self) -> None:
         """Start the engine, once more if the last one is gone."""
+        self.state.lost = False
         self._client = EngineClient(self._argv, self._arrived, self._engine_ended)
         try:
             await self._client.start()

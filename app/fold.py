@@ -44,7 +44,7 @@ def _session_resumed(state: SessionState, event: events.SessionResumed, time: fl
 
 
 def _engine_ready(state: SessionState, _event: events.EngineReady, _time: float) -> None:
-    state.ready = True
+    state.ready, state.lost = True, False
     if state.running:
         state.settle()
     state.moved(Part.STATUS)

@@ -62,7 +62,7 @@ class WarpsmithApp(App[None]):
     """Holds the screens, the theme and the keys that work everywhere."""
 
     TITLE = "Warpsmith"
-    CSS_PATH = "ide.tcss"
+    CSS_PATH = Path(__file__).with_name("ide.tcss")
     ENABLE_COMMAND_PALETTE = True
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("f1,question_mark", "help", "Help", key_display="F1", id="app.help"),
@@ -118,7 +118,9 @@ class WarpsmithApp(App[None]):
         from app.screens.sessions import SessionsScreen
 
         if not isinstance(self.screen, SessionsScreen):
-            self.push_screen(SessionsScreen(self._home), self._open_session)
+            screen = self.screen
+            here = screen.controller.folder if isinstance(screen, SessionScreen) else None
+            self.push_screen(SessionsScreen(self._home, here), self._open_session)
 
     def _open_session(self, folder: Path | None) -> None:
         if folder is None:

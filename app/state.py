@@ -89,6 +89,7 @@ class SessionState:
     Attributes:
         files: Workspace paths to blob hashes at the start of the session.
         running: Whether the loop runs; ``cut_off`` tells that it ended without saying so (a crash).
+        ready: Whether the engine takes commands; ``lost`` tells that it ended by itself.
         turn: Model answers in this run so far; ``turn_limit`` is the run's budget.
         step: What the judge does right now, or None.
         blocks: The stream as stored; ``live`` are the blocks of the answer that is being streamed.
@@ -105,6 +106,7 @@ class SessionState:
     running: bool = False
     cut_off: bool = False
     ready: bool = False
+    lost: bool = False
     turn: int = 0
     turn_limit: int = 0
     run_started: float = 0.0
@@ -202,7 +204,7 @@ class SessionState:
 
     def engine_lost(self) -> None:
         """Note that the engine is gone: nothing runs any more."""
-        self.ready = False
+        self.ready, self.lost = False, True
         self.settle()
 
     def settle(self) -> None:

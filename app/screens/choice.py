@@ -9,7 +9,6 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen
-from textual.widgets import Static
 
 from app.text.rows import Row
 from app.widgets.choices import Choices
@@ -38,10 +37,10 @@ class ChoiceScreen(ModalScreen[int]):
     ChoiceScreen { align: center middle; }
     ChoiceScreen > Vertical {
         width: 90%; max-width: 92; height: auto; max-height: 90%;
-        background: $surface; border: round $accent; border-title-color: $accent; border-title-style: bold; padding: 1 2;
+        background: $surface; border: round $accent; border-title-color: $accent; border-title-style: bold;
+        border-subtitle-color: $muted; padding: 1 2;
     }
     ChoiceScreen LinesView { background: $surface; }
-    ChoiceScreen #how { color: $muted; margin: 1 0 0 0; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "Go back", id="choice.leave")]
 
@@ -55,9 +54,9 @@ class ChoiceScreen(ModalScreen[int]):
         """Make the dialog."""
         with Vertical() as dialog:
             dialog.border_title = self._title
+            dialog.border_subtitle = "a number points · Enter takes · Esc goes back"
             yield Told(self._told)
             yield Choices(self._choices)
-            yield Static("a number points, Enter takes, Esc goes back", id="how")
 
     def on_mount(self) -> None:
         """Let the choices have the keys."""

@@ -23,7 +23,7 @@ def propose_landing(app: App[object], controller: SessionController, judged: Jud
         app.notify("There is no attempt to land yet.", severity="warning")
     elif controller.state.running:
         app.notify("The agent works on it. Stop it first (Esc), then land.", severity="warning")
-    elif not judged.verdict.correct and not _rejected(controller, judged):
+    elif not judged.verdict.correct:
         app.notify(f"Attempt {judged.number} is not correct: {judged.verdict.reason}", severity="warning")
     else:
         app.run_worker(_propose(app, controller, judged), exclusive=True, group="landing")
@@ -71,9 +71,12 @@ def _plan(
     controller: SessionController, judged: Judged, rejected: set[tuple[str, str]]
 ) -> tuple[Sequence[FileChange], int]:
     """Work out what would be written, and how many hunks there are; runs in a thread."""
-    from agent.landing import plan
+    from agent.landing import VerifiedInputs, plan
 
+    task = controller.task
     original = controller.files.of(controller.state.files)
     files = controller.files.of(judged.files)
-    changes = plan(controller.task, original, select(original, files, rejected), judged.verdict)
+    signature = controller.state.profile["signature"] if controller.state.profile else ()
+    verified = VerifiedInputs.of(task, signature, original[task.candidate_file])
+    changes = plan(task, original, select(original, files, rejected), judged.verdict, verified)
     return changes, len(hunks(original, files))

@@ -9,6 +9,7 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
+from textual.events import Key
 from textual.screen import Screen
 from textual.widgets import Footer, Input, Static
 from textual.worker import get_current_worker
@@ -16,7 +17,7 @@ from textual.worker import get_current_worker
 from agent.settings import Settings
 from app.screens.task_form import TaskFormScreen
 from app.text.code import CodeRows, code_rows
-from app.text.plain import clean, clipped
+from app.text.plain import clean, clipped, shown_path
 from app.text.rows import Row, row
 from app.views import class_lines
 from app.widgets.code import CodeView
@@ -47,7 +48,7 @@ class PickerScreen(Screen[None]):
 
     def compose(self) -> ComposeResult:
         """Make the layout."""
-        yield Static(f"◆ Pick a module below {self._root}", id="picker-title", markup=False)
+        yield Static(f"◆ Pick a module below {shown_path(self._root)}", id="picker-title", markup=False)
         with Horizontal(id="picker-filter-line"):
             yield Static("/", id="prompt")
             yield Input(placeholder="Type to filter by path, class or words of its docstring", id="picker-filter")
@@ -60,7 +61,6 @@ class PickerScreen(Screen[None]):
 
     def on_mount(self) -> None:
         """Begin to search once the frame is on the screen."""
-        self.query_one("#picker-list").border_title = "Modules"
         self.query_one("#picker-filter", Input).focus()
         self.call_after_refresh(self.action_search)
 
@@ -95,7 +95,7 @@ class PickerScreen(Screen[None]):
         if not self._shown:
             rows.show_rows(self._nothing())
         state = "searching…" if self._searching else f"{len(self._shown)} of {len(self._found)}"
-        self.query_one("#picker-list").border_subtitle = state
+        self.query_one("#picker-list").border_title = f"Modules  {state}"
         self._preview()
 
     def _text(self, found: ModuleClass) -> str:
@@ -146,11 +146,10 @@ class PickerScreen(Screen[None]):
         self.query_one("#modules", RowList).point(0)
         self._show()
 
-    def on_key(self, event: object) -> None:
+    def on_key(self, event: Key) -> None:
         """Let the arrow keys move in the list while the filter has the focus."""
-        key = getattr(event, "key", "")
-        if key in ("up", "down") and self.query_one("#picker-filter", Input).has_focus:
-            self.query_one("#modules", RowList).action_point(1 if key == "down" else -1)
+        if event.key in ("up", "down") and self.query_one("#picker-filter", Input).has_focus:
+            self.query_one("#modules", RowList).action_point(1 if event.key == "down" else -1)
 
     def on_row_list_pointed(self, event: RowList.Pointed) -> None:
         """Show the source of what is pointed at."""

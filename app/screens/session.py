@@ -6,7 +6,7 @@ import shutil
 import tempfile
 from functools import partial
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -16,13 +16,12 @@ from textual.widget import Widget
 from textual.widgets import Footer, Static
 
 from agent import commands
-from agent.landing.hunks import WHOLE_FILE, Hunk
 from app.controller import SessionController
 from app.editor import edit
 from app.screens.reason import ReasonScreen
 from app.state import Judged, Part
 from app.text.attempt import sparkline
-from app.text.original import baselines_text, profile_rows
+from app.text.original import profile_rows
 from app.text.plan import plan_text
 from app.text.verdict import verdict_rows
 from app.widgets.attempts import AttemptsTable
@@ -35,6 +34,9 @@ from app.widgets.stream import StreamView
 from app.widgets.tabs import TabStrip
 from app.widgets.verdict import VerdictPanel
 from sandbox.errors import WarpsmithError
+
+if TYPE_CHECKING:
+    from agent.landing.hunks import Hunk
 
 AGENT, VERDICT = "agent", "verdict"
 TITLES = {SOURCE: "Source", ORIGINAL: "Diff", PREVIOUS: "vs previous", KERNELS: "Kernels"}
@@ -146,9 +148,8 @@ class SessionScreen(Screen[None]):
             return
         state = self.controller.state
         changes = state.take_changes()
-        for line in (self.query_one(TopLine), self.query_one(StatusLine)):
-            line.state = state
-            line.refresh()
+        if changes.parts & ~Part.LIVE:
+            self._show_status()
         if changes.parts & (Part.STREAM | Part.LIVE):
             self.query_one(StreamView).show(state, changes.blocks)
         if changes.parts & (Part.ATTEMPTS | Part.STATUS):
@@ -160,7 +161,13 @@ class SessionScreen(Screen[None]):
             self.query_one(CodePane).outdate(ORIGINAL)
         if changes.parts & Part.PROBLEM:
             self.query_one(Banner).show(state)
-        self.query_one("#agent-title", Static).update(plan_text(state.todo, 60) or "Agent")
+
+    def _show_status(self) -> None:
+        state = self.controller.state
+        for line in (self.query_one(TopLine), self.query_one(StatusLine)):
+            line.state = state
+            line.refresh()
+        self.query_one("#agent-title", Static).update(plan_text(state.todo, 60) or "Agent", layout=False)
         self.refresh_bindings()
 
     def _show_attempts(self) -> None:
@@ -170,7 +177,6 @@ class SessionScreen(Screen[None]):
         trend = f" {sparkline(state.attempts, 24)}" if state.attempts else ""
         speed = best.speedup() if best else None
         pane.border_title = f"Attempts{trend}" + (f"  ★ #{best.number} {speed:.2f}× eager" if best and speed else "")
-        pane.border_subtitle = baselines_text(state.profile)
         if self._judged is None:
             self._show_verdict()
 
@@ -314,7 +320,7 @@ class SessionScreen(Screen[None]):
         hunks, judged = self._decidable(whole_file=whole_file), self._judged
         if not hunks or judged is None:
             return
-        whole = whole_file or hunks[0].id == WHOLE_FILE
+        whole = whole_file or hunks[0].id == "file"
         what = hunks[0].file if whole else f"{hunks[0].file} at line {hunks[0].new_start}"
         self.app.push_screen(ReasonScreen(what), partial(self._reject, judged.number, hunks))
 

@@ -29,8 +29,9 @@ class SessionsScreen(ModalScreen[Path | None]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "leave", "Close", id="sessions.close")]
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, here: Path | None) -> None:
         super().__init__()
+        self._here = here.resolve() if here else None
         self._home = home
         self._found: list[SessionSummary] | None = None
 
@@ -59,9 +60,9 @@ class SessionsScreen(ModalScreen[Path | None]):
             nothing = f"There is no session yet in {self._home}. Esc closes this list."
             rows.show_rows([row(""), row("  ", (nothing, "$muted"))])
             return
-        rows.show_items(
-            [session_row(session, rows.columns) for session in found], heading=session_heading(rows.columns)
-        )
+        width = rows.columns
+        lines = [session_row(session, width, here=session.folder.resolve() == self._here) for session in found]
+        rows.show_items(lines, heading=session_heading(width))
 
     def on_row_list_taken(self, event: RowList.Taken) -> None:
         """Return the session's folder."""

@@ -29,8 +29,8 @@ FIELDS = {
 }
 HINTS = {
     "init": "what stands between the parentheses: 64, eps=1e-6",
-    "inputs": "arguments of forward; torch is known: torch.randn(8, 64), mask=None",
-    "dtype": "empty leaves it as it is; bfloat16, float16 or float32 casts module and inputs",
+    "inputs": "arguments of forward: torch.randn(8, 64), mask=None",
+    "dtype": "casts module and inputs: bfloat16, float16, float32; empty: as it is",
     "model": "any LiteLLM name, or replay:SESSION",
     "device": "auto, cpu, cuda or cuda:N",
 }

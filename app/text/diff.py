@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from textual.content import Content
 
-from agent.landing.hunks import WHOLE_FILE, Hunk, hunks, split_lines
 from app.state import Decision
 from app.text.code import coloured, language_of
 from app.text.marks import BAD, GOOD
 from app.text.plain import clean
 from app.text.rows import Row, row
+
+if TYPE_CHECKING:
+    from agent.landing.hunks import Hunk
 
 CONTEXT = 3
 GUTTER = 12
@@ -50,6 +53,9 @@ class Marks:
 
 def diff(old: Mapping[str, bytes], new: Mapping[str, bytes], marks: Marks) -> Diff:
     """Draw what turns one state into another; kernels come last."""
+    # Imported here because the package it lies in brings the compilers' side along, which the first frame can do without.
+    from agent.landing.hunks import hunks
+
     drawn = Diff()
     found = sorted(hunks(old, new), key=lambda hunk: hunk.file.startswith("kernels/"))
     for file, group in groupby(found, key=lambda hunk: hunk.file):
@@ -65,7 +71,7 @@ class _File:
         self.hunks = found
         self.marks = marks
         self.fate = "new" if old is None else "deleted" if new is None else ""
-        self.old_count = len(split_lines(old or b""))
+        self.old_count = (old or b"").count(b"\n") + (not (old or b"\n").endswith(b"\n"))
         language = language_of(file)
         self.old = coloured(_shown(old), language)
         self.new = coloured(_shown(new), language)
@@ -121,7 +127,7 @@ class _File:
             drawn.rows.append(_line(None, number, "+", content.stylize("dim strike") if rejected else content, added))
 
     def _heading(self, hunk: Hunk, number: int) -> Row:
-        what = "whole file" if hunk.id == WHOLE_FILE else f"hunk {number} of {len(self.hunks)}"
+        what = "whole file" if hunk.id == "file" else f"hunk {number} of {len(self.hunks)}"
         counts = f"+{len(hunk.new_lines)} −{len(hunk.old_lines)}"
         return row("  ", (f"── {what} ", "$text-primary"), (f"{counts}  ", "$muted"), *self._decision(hunk))
 

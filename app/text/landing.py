@@ -13,7 +13,7 @@ from agent.landing.change import FileChange
 from agent.landing.hunks import split_lines
 from app.clock import now, when
 from app.state import Judged, Landing
-from app.text.plain import clean
+from app.text.plain import clean, shown_path
 from app.text.rows import Row, row, wrapped
 
 WIDTH = 82
@@ -22,8 +22,9 @@ MOST_FILES = 12
 
 def landing_rows(judged: Judged, changes: Sequence[FileChange], rejected: int, total: int) -> list[Row]:
     """Say what landing an attempt will do: files with their counts, what is left out, and what is judged first."""
-    rows = [row(("What will be written", "bold"))]
-    rows += [_file(change) for change in changes[:MOST_FILES]]
+    folder = common_folder([change.path for change in changes])
+    rows = [row(("What will be written", "bold"), ("  in ", "$muted"), shown_path(folder))]
+    rows += [_file(change, folder) for change in changes[:MOST_FILES]]
     if len(changes) > MOST_FILES:
         rows.append(row("  ", (f"⋯ and {len(changes) - MOST_FILES} more files", "$muted")))
     rows.append(row(""))
@@ -39,10 +40,13 @@ def landing_rows(judged: Judged, changes: Sequence[FileChange], rejected: int, t
 
 def undo_rows(landing: Landing) -> list[Row]:
     """Say what undoing a landing will do to each file."""
-    rows = [row(("What will be taken back", "bold"))]
-    for file in landing.files:
+    folder = common_folder([Path(file["path"]) for file in landing.files])
+    rows = [row(("What will be taken back", "bold"), ("  in ", "$muted"), shown_path(folder))]
+    for file in landing.files[:MOST_FILES]:
         fate = "is removed" if file["before"] is None else "becomes what it was"
-        rows.append(row("  ", (_short(Path(file["path"])), ""), (f"  {fate}", "$muted")))
+        rows.append(row("  ", clean(str(Path(file["path"]).relative_to(folder))), (f"  {fate}", "$muted")))
+    if len(landing.files) > MOST_FILES:
+        rows.append(row("  ", (f"⋯ and {len(landing.files) - MOST_FILES} more files", "$muted")))
     rows.append(row(""))
     said = f"Attempt {landing.attempt} landed {when(landing.time, now())}. A file you changed since is left alone."
     return rows + wrapped(Content.styled(said, "$muted"), WIDTH)
@@ -54,11 +58,11 @@ def _proof(judged: Judged, *, partial: bool) -> str:
     return "It is judged in full first (half a minute); if it is not correct, nothing is written."
 
 
-def _file(change: FileChange) -> Row:
+def _file(change: FileChange, folder: Path) -> Row:
     comes, goes = line_counts(change)
     fate = "new" if change.before is None else "removed" if change.after is None else "changed"
     counts = [(f"+{comes}", "$text-success"), (" ", ""), (f"−{goes}", "$text-error")]
-    return row("  ", (f"{fate:<8}", "$accent"), f"{clean(_short(change.path))}  ", *counts)
+    return row("  ", (f"{fate:<8}", "$accent"), f"{clean(str(change.path.relative_to(folder)))}  ", *counts)
 
 
 def line_counts(change: FileChange) -> tuple[int, int]:
@@ -71,10 +75,6 @@ def line_counts(change: FileChange) -> tuple[int, int]:
     return comes, goes
 
 
-def _short(path: Path) -> str:
-    """The path as seen from the current folder, where that is shorter."""
-    try:
-        relative = os.path.relpath(path)
-    except ValueError:
-        return str(path)
-    return relative if len(relative) < len(str(path)) else str(path)
+def common_folder(paths: Sequence[Path]) -> Path:
+    """Return the deepest folder that holds all of these files."""
+    return Path(os.path.commonpath([path.parent for path in paths])) if paths else Path()

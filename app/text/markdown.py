@@ -23,13 +23,13 @@ _HEADING = re.compile(r"(#{1,6})\s+(.*)")
 _FENCE = re.compile(r"\s*(```+|~~~+)\s*([\w+-]*)")
 
 
-def markdown_rows(text: str, width: int) -> list[Row]:
-    """Return a Markdown text as rows of at most ``width`` cells."""
+def markdown_rows(text: str, width: int, margin: int = 0) -> list[Row]:
+    """Return a Markdown text as rows of at most ``width`` cells, the first ``margin`` of them empty."""
     rows: list[Row] = []
     for piece in pieces(clean(text)):
         if rows:
             rows.append(row(""))
-        rows.extend(_piece_rows(piece, width))
+        rows.extend(_piece_rows(piece, width, margin))
     return rows
 
 
@@ -53,7 +53,13 @@ def pieces(text: str) -> Iterator[str]:
 
 
 @lru_cache(maxsize=1024)
-def _piece_rows(piece: str, width: int) -> tuple[Row, ...]:
+def _piece_rows(piece: str, width: int, margin: int) -> tuple[Row, ...]:
+    left = Content(" " * margin)
+    rows = _drawn(piece, width - margin)
+    return tuple(Row(left + line.content, line.fill, line.gutter + margin) for line in rows) if margin else tuple(rows)
+
+
+def _drawn(piece: str, width: int) -> list[Row]:
     rows: list[Row] = []
     prose: list[str] = []
     lines = iter(piece.split("\n"))
@@ -70,7 +76,7 @@ def _piece_rows(piece: str, width: int) -> tuple[Row, ...]:
         else:
             prose.append(line.strip())
     rows.extend(_prose(prose, width) if prose else [])
-    return tuple(rows)
+    return rows
 
 
 def _prose(lines: list[str], width: int) -> list[Row]:

@@ -15,14 +15,6 @@ from app.text.rows import Row, row, wrapped
 MOST_OPERATORS = 10
 
 
-def baselines_text(profile: dict[str, Any] | None) -> str:
-    """Return the original's times in one line, or an empty text."""
-    if not profile:
-        return ""
-    times = [f"{name} {b['device_us']:.1f} µs" for name, b in profile["baselines"].items() if b.get("device_us")]
-    return " · ".join([*times, f"copy {profile['copy_us']:.1f} µs"])
-
-
 def profile_rows(profile: dict[str, Any], width: int) -> list[Row]:
     """Return where the original's time goes and what bounds it."""
     rows = [row(("The original", "bold"), (f"  {profile['precision']}", "$muted"))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 _SEQUENCES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
@@ -26,3 +27,9 @@ def clipped(text: str, length: int) -> str:
     if len(line) > length:
         return line[: max(1, length - 1)] + "…"
     return f"{line} …" if more and len(line) + 2 <= length else line
+
+
+def shown_path(path: Path) -> str:
+    """Return a path as a reader knows it: their home as ``~``."""
+    home = Path.home()
+    return clean(f"~/{path.relative_to(home)}" if path != home and path.is_relative_to(home) else str(path))

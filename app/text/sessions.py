@@ -25,11 +25,13 @@ def session_heading(width: int) -> Row:
     )
 
 
-def session_row(session: SessionSummary, width: int) -> Row:
-    """Return a session's line."""
+def session_row(session: SessionSummary, width: int, *, here: bool) -> Row:
+    """Return a session's line; ``here`` marks the one that is open on this screen."""
     title, model = _rooms(width)
     best = f"{session.best_speedup:.2f}×" if session.best_speedup else "–"
     outcome, style = _OUTCOMES.get(session.outcome, (f"✗ {session.outcome.replace('_', ' ')}", "$text-error"))
+    if here:
+        outcome, style = "● open here", "$text-primary"
     landed = ("  ✓ landed", "$text-success") if session.landed else ("", "")
     return row(
         "  ",

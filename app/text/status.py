@@ -27,6 +27,8 @@ def activity(state: SessionState, moment: float) -> list[Piece]:
         step = state.step
         text = f"◐ {step.part}: {clipped(clean(step.text), 44)} {duration(moment - step.time)}"
         return [(text, "$text-primary bold")]
+    if state.lost:
+        return [("✗ the engine is gone", "$text-error bold"), ("F5 starts it again", "$muted")]
     if state.cut_off:
         return [("○ cut off", "$text-warning bold"), ("F5 goes on", "$muted")]
     if state.end is not None:

@@ -51,7 +51,7 @@ def _words(words: Words, width: int, expanded: bool) -> list[Row]:
     if words.reasoning.strip():
         rows += _reasoning(words.reasoning, width, whole=expanded, streaming=not words.text)
     if words.text.strip():
-        rows += [_margin(line) for line in markdown_rows(words.text, width - MARGIN)]
+        rows += markdown_rows(words.text, width, MARGIN)
     return rows
 
 
@@ -98,7 +98,3 @@ def _notice(notice: Notice, width: int) -> list[Row]:
         if notice.next_step:
             rows += wrapped(Content(clean(notice.next_step)), width, first=" → ", rest="   ")
     return rows
-
-
-def _margin(line: Row) -> Row:
-    return Row(Content(" " * MARGIN) + line.content, line.fill, line.gutter + MARGIN)

@@ -17,6 +17,7 @@ from app.text.rows import Row, row, wrapped
 from sandbox.verdict import BuildReport, GuardReport, ProfileReport, Speedup, Verdict, VerifyReport
 
 LABEL = 11
+TIME = 12
 NUMBERS = 24
 ROOMY = 90
 MOST = 12
@@ -26,7 +27,7 @@ def verdict_rows(judged: Judged, width: int) -> list[Row]:
     """Return everything a verdict holds, at most ``width`` wide."""
     verdict = judged.verdict
     reward, style = reward_text(verdict)
-    rows = [row(("reward ", "$muted"), (reward, style), "   ", *_parts_line(verdict))]
+    rows = [row(("reward ", "$muted"), (reward, style), "   ", *_parts_line(verdict, seconds=width >= ROOMY - 16))]
     rows += wrapped(Content(clean(verdict.reason)), width)
     rows += _times(verdict.profile, width)
     rows += _build(verdict.build, width)
@@ -36,14 +37,14 @@ def verdict_rows(judged: Judged, width: int) -> list[Row]:
     return rows
 
 
-def _parts_line(verdict: Verdict) -> Iterator[str | tuple[str, str]]:
+def _parts_line(verdict: Verdict, *, seconds: bool) -> Iterator[str | tuple[str, str]]:
     reports = {"build": verdict.build, "guard": verdict.guard, "verify": verdict.verify, "profile": verdict.profile}
     for name, report in reports.items():
         ok = None if report is None else not report.disturbed if isinstance(report, ProfileReport) else report.ok
         yield mark(ok)
         yield (f" {name} ", "" if report else "$faint")
-        seconds = getattr(verdict.seconds, name)
-        yield (f"{duration(seconds)}  " if report and seconds else " ", "$faint")
+        took = getattr(verdict.seconds, name)
+        yield (f"{duration(took)}  " if report and took and seconds else " ", "$faint")
 
 
 def _times(profile: ProfileReport | None, width: int) -> Iterator[Row]:
@@ -84,7 +85,7 @@ class _Scale:
         self.low = min([1.0, *(measured.low for measured in speeds)])
         self.high = max([1.0, *(measured.high for measured in speeds)])
         self.label = LABEL if width < ROOMY else LABEL + 9
-        room = width - self.label - 11 - NUMBERS
+        room = width - self.label - TIME - NUMBERS
         self.whisker = min(34, room // 2) if room >= 28 else 0
         self.bar = max(4, min(40, room - self.whisker - (2 if self.whisker else 0)))
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from textual.message import Message
 
-from agent.landing.hunks import Hunk
 from app.text.diff import Diff
 from app.widgets.lines import LinesView
+
+if TYPE_CHECKING:
+    from agent.landing.hunks import Hunk
 
 
 class DiffView(LinesView):

@@ -13,6 +13,7 @@ from textual.scroll_view import ScrollView
 from textual.selection import Selection
 from textual.strip import Strip
 from textual.style import Style
+from textual.widget import Widget
 
 from app.text.rows import Row, row
 
@@ -78,8 +79,26 @@ class LinesView(ScrollView, can_focus=True):
         self._rows = list(rows)
         self._strips = {index: strip for index, strip in self._strips.items() if index < first_changed}
         width = max((r.content.cell_length for r in self._rows), default=0) if self.styles.overflow_x != "hidden" else 0
-        self.virtual_size = Size(width, len(self._rows))
+        self._extend_to(Size(width, len(self._rows)))
         self.refresh()
+
+    def _extend_to(self, size: Size) -> None:
+        """Take the rows' size as what can be scrolled over.
+
+        Where the widget's own size does not follow from it, nothing else moves, so the screen is not laid out again:
+        that is most of the cost of a line that is added while a model streams.
+        """
+        if self.is_auto_height:
+            self.virtual_size = size
+        elif size != self.virtual_size:
+            self.set_reactive(Widget.virtual_size, size)
+            self._scroll_update(size)
+
+    @property
+    def is_auto_height(self) -> bool:
+        """Whether the rows decide how high the widget is."""
+        height = self.styles.height
+        return height is None or height.is_auto
 
     def bring_into_view(self, rows: range, *, above: int = 2) -> None:
         """Scroll as little as needed to see rows, with some lines of what is above them."""

@@ -63,7 +63,7 @@ class RowList(LinesView):
 
     def point(self, index: int) -> None:
         """Point at an item, without a message."""
-        self._at = min(self._count - 1, max(0, index))
+        self._at = max(0, min(self._count - 1, index))
         row = self._at + len(self._heading)
         self.current = range(row, row + 1) if self._count else range(0)
         self.bring_into_view(self.current, above=len(self._heading))

@@ -2,8 +2,8 @@
 
     python fake_engine.py SESSION_FOLDER [--from N] [--pause SECONDS] [--die STATUS] [--deltas N]
 
-It waits for ``run`` before it tells the events from number N on. Every command it receives is appended to
-``SESSION_FOLDER/commands.jsonl``. With ``--deltas`` it first streams that many words as fast as a model would (200 a second).
+It waits for ``run`` before it tells the events from number N on, and answers the developer's decisions as the engine does.
+Every command it receives is appended to ``SESSION_FOLDER/commands.jsonl``. With ``--deltas`` it first streams that many words as fast as a model would (200 a second).
 """
 
 import argparse
@@ -11,6 +11,9 @@ import json
 import sys
 import time
 from pathlib import Path
+
+
+ANSWERS = {"accept": "hunk_accepted", "reject": "hunk_rejected", "steer": "steered", "interrupt": "interrupted"}
 
 
 def main() -> int:
@@ -22,6 +25,7 @@ def main() -> int:
     parser.add_argument("--deltas", type=int, default=0)
     options = parser.parse_args()
     lines = (options.folder / "events.jsonl").read_text().splitlines()[options.start - 1 :]
+    number = 100_000
     say({"type": "engine_ready", "session": "1", "folder": str(options.folder)})
     heard = (options.folder / "commands.jsonl").open("a")
     for line in sys.stdin:
@@ -38,6 +42,10 @@ def main() -> int:
             for event in lines:
                 time.sleep(options.pause)
                 print(event, flush=True)
+        elif command["type"] in ANSWERS:
+            number += 1
+            answer = {key: value for key, value in command.items() if key != "type"}
+            say({"n": number, "time": time.time(), "type": ANSWERS[command["type"]], **answer})
     return 0
 
 

@@ -35,10 +35,12 @@ from sandbox.verdict import (
 )
 
 START = 1_780_000_000.0
+KERNEL_PATH = "kernels/residual_norm.cu"
+NAME = "20260528-202640-3f9a1c2e-encoder-blocks-residualnorm"
 MODEL = "anthropic/claude-sonnet-4-5"
 ENVIRONMENT = {
     "device": "NVIDIA H200",
-    "sm": "90",
+    "sm": "sm_90",
     "driver": "580.65",
     "torch": "2.13.0",
     "cuda": "13.0",
@@ -128,6 +130,26 @@ extern "C" int residual_norm(const float* x, const float* residual, const float*
 }
 """
 
+CPU_KERNEL = """#include <cmath>
+#include <cstdint>
+
+extern "C" int residual_norm(const float* x, const float* residual, const float* weight, const float* gate, float* out,
+                             int64_t rows, int64_t width, float eps) {
+    for (int64_t row = 0; row < rows; ++row) {
+        const float* a = x + row * width;
+        const float* b = residual + row * width;
+        float total = 0.f;
+        for (int64_t i = 0; i < width; ++i) total += (a[i] + b[i]) * (a[i] + b[i]);
+        const float scale = 1.f / std::sqrt(total / width + eps);
+        for (int64_t i = 0; i < width; ++i) {
+            const float v = (a[i] + b[i]) * scale * weight[i];
+            out[row * width + i] = v / (1.f + std::exp(-v * gate[i]));
+        }
+    }
+    return 0;
+}
+"""
+
 CLOSING = """The kernel is **3.1× faster than eager** and 1.2× faster than `torch.compile`:
 
 - one pass over the row for the sum of squares, one for the result
@@ -143,8 +165,9 @@ I removed the first version's `atomicAdd` in the second pass. Nothing else of th
 class Recorder:
     """Collects events with rising times, and the blobs they name."""
 
-    def __init__(self, blobs: Path) -> None:
+    def __init__(self, blobs: Path, device: str) -> None:
         self.blobs = blobs
+        self.device = device
         self.time = START
         self.events: list[tuple[float, Event]] = []
 
@@ -161,10 +184,13 @@ class Recorder:
 
     def files(self, python: str, kernel: str | None) -> dict[str, str]:
         kept = {"blocks.py": self.keep(python)}
-        return kept if kernel is None else {**kept, "kernels/residual_norm.cu": self.keep(kernel)}
+        if kernel is None:
+            return kept
+        path, content = (KERNEL_PATH, kernel) if self.device != "cpu" else ("kernels/residual_norm.cpp", CPU_KERNEL)
+        return {**kept, path: self.keep(content)}
 
 
-def project(folder: Path) -> TaskSpec:
+def project(folder: Path, device: str = "cuda:0") -> TaskSpec:
     """Write the developer's project and return the task."""
     package = folder / "encoder"
     package.mkdir(parents=True, exist_ok=True)
@@ -179,7 +205,7 @@ def project(folder: Path) -> TaskSpec:
         python=Path(sys.executable),
         init="1024",
         inputs="torch.randn(2048, 1024), torch.randn(2048, 1024)",
-        device="cuda:0",
+        device=device,
     )
 
 
@@ -192,9 +218,9 @@ def write(folder: Path, spec: TaskSpec, told: Iterable[tuple[float, Event]]) -> 
         "created": START,
         "title": spec.id,
         "task": spec.to_json(),
-        "settings": Settings(model=MODEL, home=folder.parent).to_json(),
+        "settings": Settings(model=MODEL, home=folder.parent.parent).to_json(),
         "versions": {},
-        "device": "cuda",
+        "device": spec.device.partition(":")[0],
     }
     (folder / "session.json").write_text(json.dumps(head))
     lines = (json.dumps(events.to_json(event, n=n, time=time)) for n, (time, event) in enumerate(told, 1))
@@ -202,11 +228,11 @@ def write(folder: Path, spec: TaskSpec, told: Iterable[tuple[float, Event]]) -> 
     return folder
 
 
-def record(folder: Path, *, upto: str = "end") -> Path:
-    """Write the whole story into ``folder/session`` (its project into ``folder/project``) and return the session's folder."""
-    spec = project(folder / "project")
-    session = folder / "session"
-    recorder = Recorder(session / "blobs")
+def record(folder: Path, *, upto: str = "end", device: str = "cuda:0") -> Path:
+    """Write the story up to a chapter below ``folder/sessions`` (its project into ``folder/project``) and return the session's folder."""
+    spec = project(folder / "project", device)
+    session = folder / "sessions" / NAME
+    recorder = Recorder(session / "blobs", device)
     for chapter, tell in CHAPTERS.items():
         tell(recorder, spec)
         if chapter == upto:
@@ -217,8 +243,8 @@ def record(folder: Path, *, upto: str = "end") -> Path:
 def record_long(folder: Path, length: int) -> Path:
     """Write a session of ``length`` events: the story, then turns without end."""
     spec = project(folder / "project")
-    session = folder / "session"
-    recorder = Recorder(session / "blobs")
+    session = folder / "sessions" / NAME
+    recorder = Recorder(session / "blobs", spec.device)
     for tell in list(CHAPTERS.values())[:-1]:
         tell(recorder, spec)
     for number in range(length):
@@ -445,7 +471,7 @@ def original_profile() -> dict[str, Any]:
         "precision": "fp32",
         "depends_on": ["x", "residual", "weight", "gate.scale"],
         "ignores": [],
-        "signature": ["x float32 (2048, 1024) contiguous"],
+        "signature": [f"{name}: float32 [2048, 1024] contiguous" for name in ("x", "residual", "output")],
         "environment": ENVIRONMENT,
         "notes": [],
     }
@@ -540,3 +566,18 @@ def stored(folder: Path) -> Iterator[tuple[int, float, Event]]:
         event = events.from_json(data)
         assert event is not None
         yield data["n"], data["time"], event
+
+
+def record_decisions(folder: Path, spec: TaskSpec) -> Path:
+    """Write a recording for ``replay:``: the answers of a model that fuses the block on the CPU, and nothing they led to."""
+    recorder = Recorder(folder / "blobs", "cpu")
+    broken = CPU_KERNEL.replace("std::exp(-v", "std::epx(-v")
+    path, fused_import = "kernels/residual_norm.cpp", "from torch import nn\n"
+    write_kernel = ("w", "Write", {"file_path": path, "content": broken})
+    edits = [{"old_string": fused_import, "new_string": IMPORT}, {"old_string": SLOW, "new_string": FUSED}]
+    _turn(recorder, 1, "I write the kernel.", [write_kernel, ("e", "MultiEdit", {"file_path": "blocks.py", "edits": edits})])
+    _turn(recorder, 2, "", [("c", "Check", {})])
+    mend = {"file_path": path, "old_string": "std::epx", "new_string": "std::exp"}
+    _turn(recorder, 3, "A misspelt name.", [("m", "Edit", mend), ("d", "Check", {})])
+    _turn(recorder, 4, "The **kernel** is right.", [])
+    return write(folder, spec, recorder.events)
