@@ -72,7 +72,7 @@ class Judging:
         judge = await asyncio.shield(self.open())
         folder = write_snapshot(dict(files), self._scratch / "candidate")
         cancel = threading.Event()
-        verdict = await self._in_thread(lambda: judge.check(folder, tier, self._stage_from_thread(), cancel), cancel)
+        verdict = await self._in_thread(lambda: judge.check(folder, tier, cancel=cancel), cancel)
         hashes = {path: self._stream.blob(content) for path, content in files.items()}
         number = len(self._stream.state.judged) + 1
         self._stream.emit(ev.Attempt(attempt=number, files=hashes, verdict=verdict.to_json(), call_id=call_id))
@@ -102,7 +102,7 @@ class Judging:
             isolation=best_isolation(settings.isolation or None),
             cache=settings.cache,
             scratch=self._scratch / "judge",
-            progress=self._stage_from_thread(),
+            progress=self._listener(),
         )
         await self._in_thread(self._judge.open)
         return self._judge
@@ -116,7 +116,7 @@ class Judging:
 
     async def _measure_original(self) -> dict[str, Any]:
         judge = await asyncio.shield(self.open())
-        profile = await self._in_thread(lambda: judge.original(self._stage_from_thread()))
+        profile = await self._in_thread(judge.original)
         self._stream.emit(ev.OriginalProfiled(profile=profile.to_json()))
         return profile.to_json()
 
@@ -132,8 +132,8 @@ class Judging:
                     await asyncio.shield(future)
             raise
 
-    def _stage_from_thread(self) -> Progress:
-        """Return a listener for the judge's thread that stores stages in the loop's."""
+    def _listener(self) -> Progress:
+        """Return a listener for the judge's thread that stores stages in this one's loop."""
         loop = asyncio.get_running_loop()
 
         def store(stage: Stage) -> None:

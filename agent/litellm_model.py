@@ -192,6 +192,7 @@ def explain(litellm: ModuleType, name: str, error: Exception) -> WarpsmithError:
     """Return a provider's error as one of ours, in its own words."""
     status = getattr(error, "status_code", None) or 0
     said = _WRAPPING.sub("", str(error)).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    said = said if said.endswith((".", "!", "?")) else f"{said}."
     if isinstance(error, litellm.exceptions.ContextWindowExceededError) or status == 413 or _TOO_LONG.search(said):
         return ContextTooLong(f"The conversation is too long for {name}: {said}")
     what = f"{name} answered {status}: {said}" if status else f"{name} cannot be reached: {said}"

@@ -99,8 +99,7 @@ def _next_reward(verdict: Verdict) -> str:
 
 def original_text(profile: Mapping[str, Any]) -> str:
     """Return an ``OriginalProfile`` (its JSON) as text: signature, operators by time, baselines, floor, dependencies."""
-    machine = profile["environment"]
-    lines = [f"device: {machine.get('device', 'unknown')} {machine.get('sm', '')}".rstrip()]
+    lines = [_device(profile["environment"])]
     lines += ["signature:", *_first(2 * _LINES, [f"  {line}" for line in profile["signature"]])]
     lines.append(f"precision class: {profile['precision']}")
     lines.append("operators by time in one forward:")
@@ -118,6 +117,11 @@ def original_text(profile: Mapping[str, Any]) -> str:
         lines.append(f"it ignores: {', '.join(profile['ignores'])}")
     lines += [f"note: {note}" for note in profile["notes"][:_LINES]]
     return "\n".join(_clipped(line) for line in lines)
+
+
+def _device(environment: Mapping[str, Any]) -> str:
+    facts = (environment.get("cpu"), environment.get("sm"), f"torch {environment.get('torch', 'unknown')}")
+    return f"device: {environment.get('device', 'unknown')} ({', '.join(filter(None, facts))})"
 
 
 def microseconds(value: float) -> str:

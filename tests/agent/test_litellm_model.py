@@ -83,7 +83,7 @@ async def test_a_busy_server_is_asked_again_after_the_wait_it_names():
     with OpenAIServer([busy, Reply(text="here")]) as server:
         answer, retries = await persistent_question(server)
     assert answer.message["content"] == "here"
-    assert retries == [("openai/test answered 429: slow down", 1.0)]
+    assert retries == [("openai/test answered 429: slow down.", 1.0)]
     assert server.times[1] - server.times[0] >= 1.0
 
 

@@ -45,7 +45,7 @@ def test_the_policy_is_said(tmp_path):
 def test_the_opening_tells_how_the_module_is_built_and_called(tmp_path):
     spec = make_spec(tmp_path)
     text = opening_message(spec, MODULE)["content"]
-    assert "Shifted(256), forward(torch.randn(64, 256))" in text
+    assert "Shifted(256), forward(torch.randn(32, 256))" in text
     assert "y = torch.clamp(y, -2.0, 2.0)" in text
     factory = opening_message(spec.with_changes(factory="make_inputs"), MODULE)["content"]
     assert "inputs from make_inputs" in factory

@@ -101,12 +101,12 @@ def test_the_original_is_told_with_operators_baselines_floor_and_dependencies():
         depends_on=("x", "scale"),
         ignores=("bias",),
         signature=("x: float32 [64, 256] contiguous",),
-        environment={"device": "A CPU", "sm": ""},
+        environment={"device": "A GPU", "sm": "sm_90", "torch": "2.13.0"},
         notes=("short",),
     )
     text = original_text(profile.to_json())
     for part in (
-        "device: A CPU",
+        "device: A GPU (sm_90, torch 2.13.0)",
         "x: float32 [64, 256] contiguous",
         "12.5 us  50.0%    3 x aten::mul",
         "eager: 25 us",
