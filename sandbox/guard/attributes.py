@@ -32,7 +32,7 @@ class Attributes:
         """Return what ``value.name`` may be."""
         found = [self._of_instance(each, name, frame) for each in value.instances]
         found += [self._of_class(each, name) for each in value.classes]
-        found += [_of_outside(each, name) for each in value.refs]
+        found += [_of_outside(each, name) for each in value.refs if not (value.is_tensor and "()." in each)]
         if value.is_tensor:
             found.append(_of_tensor(value, name))
         return joined(found)

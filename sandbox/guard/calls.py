@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import builtins
 from typing import TYPE_CHECKING
 
 from sandbox.guard.outside import Outside
@@ -49,9 +48,10 @@ class Calls:
         if not isinstance(node.func, ast.Attribute):
             return self.apply(self.expressions.evaluate(node.func, frame), arguments, keywords, node, frame)
         receiver = self.expressions.evaluate(node.func.value, frame)
-        if self._is_container_method(receiver, node.func.attr):
-            return self._container(node.func, receiver, [*arguments, *keywords.values()], frame)
         callee = self.expressions.attribute(receiver, node.func.attr, frame)
+        if self._is_container_method(receiver, node.func.attr):
+            held = self._container(node.func, receiver, [*arguments, *keywords.values()], frame)
+            return held | self.apply(callee, arguments, keywords, node, frame) if callee.refs else held
         if callee == PLAIN and receiver.carries:
             return self.outside.unknown(node, receiver, frame)
         return self.apply(callee, arguments, keywords, node, frame, receiver=receiver)
@@ -207,9 +207,6 @@ class Calls:
             given = [_element(each) | each for each in arguments[1:]]
             called = self.apply(arguments[0], given, {}, node, frame)
             return joined([called, *arguments]) if ref == "functools.partial" else called.held() | called
-        name = ref.removeprefix("builtins.")
-        if ref.startswith("builtins.") and not hasattr(builtins, name):
-            ref = f"unknown.{name}"
         return self.outside.call(ref, arguments, keywords, node, frame, receiver, self._register)
 
     def _register(self, node: ast.AST, value: Value, frame: Frame) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -27,7 +28,8 @@ class Expressions:
                 return PLAIN
             case ast.Name():
                 found = self.state.look_up(frame, node.id)
-                return Value(refs=frozenset({f"builtins.{node.id}"})) if found is None else found
+                builtin = frozenset({f"builtins.{node.id}"} if hasattr(builtins, node.id) else ())
+                return Value(refs=builtin) if found is None else found
             case ast.Call():
                 return self.calls.call(node, frame)
             case ast.Attribute():

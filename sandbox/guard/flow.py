@@ -51,6 +51,8 @@ class _Flow:
         node = self.state.file.classes[name]
         itself = Value(instances=frozenset({name}))
         frame = Frame(self.state.module_frame.key, forward=True, owner=name)
+        if self.state.look_up(self.state.module_frame, name) != Value(classes=frozenset({name})):
+            self.state.findings.add("missing-class", node, f"{name} is given another meaning elsewhere in the file")
         for constructor in self.state.methods(name, "__init__"):
             self.state.reach(constructor, forward=False, itself=itself)
         for entry in _ENTRIES:

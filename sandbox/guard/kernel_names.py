@@ -105,7 +105,7 @@ PATTERNS = (
         "static-storage",
         "device memory that outlives the call",
         re.compile(
-            r"^[ \t]*(?:static[ \t]+)?__device__[ \t]+(?!.*\b(?:const|constexpr)\b)[\w:<>,* \t]{1,200}\b\w+[ \t]*"
+            r"^[ \t]*(?:static[ \t]+)?__device__[ \t]+(?!.*\b(?:const|constexpr|__constant__)\b)[\w:<>,* \t]{1,200}\b\w+[ \t]*"
             r"(?:\[[^\]\n]*\][ \t]*)*(?:=[^;]*)?;",
             re.MULTILINE,
         ),

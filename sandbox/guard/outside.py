@@ -127,11 +127,21 @@ class Outside:
         if ref in VIEWS:
             view = Value(given.tags | {TENSOR})
             return view.held() if name in MULTIPLE else view
-        if frame.forward and denied(ref) is None:
-            self.state.compute(node, ref)
+        if frame.forward:
+            self._compute(ref, node)
         if ref.startswith("torch.nn.") and name[:1].isupper() and name not in {"Parameter", "Buffer"}:
-            return Value(refs=frozenset({f"torch.nn.{name}()"})) | given.element() | given.held()
+            made = f"torch.nn.{name}()"
+            held = given.element() | given.held() if made in CONTAINERS else PLAIN
+            return Value(refs=frozenset({made})) | held
         return Value((given.tags - {HOLDS}) | {TENSOR})
+
+    def _compute(self, ref: str, node: ast.AST) -> None:
+        """Note a call of torch by the rule that names it best."""
+        known = denied(ref)
+        if known is None:
+            self.state.compute(node, ref)
+        else:
+            self.state.findings.add(known.rule, node, f"{ref}: {known.why}", severity=known.severity)
 
     def _module(
         self, ref: str, arguments: list[Value], given: Value, node: ast.AST, frame: Frame, register: Register

@@ -63,7 +63,10 @@ class State:
         key = (id(function.node), forward)
         if key not in self._frames:
             self._frames[key] = Frame(key, forward, function.owner)
-            self._names[key] = {}
+            arguments = function.node.args
+            packed = [each for each in (arguments.vararg, arguments.kwarg) if each is not None]
+            names = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, *packed]
+            self._names[key] = {each.arg: PLAIN for each in names}
         if function.scope is not None:
             self._frames[key].parents.add(function.scope)
         return self._frames[key]
