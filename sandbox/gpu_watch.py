@@ -62,7 +62,9 @@ class GpuWatch:
         reasons = self._throttling()
         if reasons:
             return f"the GPU was slowed down by {reasons}"
-        busy = [pid for pid, use in self._use() if use >= _BUSY_PERCENT and pid not in own and Path(f"/proc/{pid}").exists()]
+        busy = [
+            pid for pid, use in self._use() if use >= _BUSY_PERCENT and pid not in own and Path(f"/proc/{pid}").exists()
+        ]
         return f"another process was using the GPU (pid {busy[0]})" if busy else ""
 
     def close(self) -> None:
@@ -98,6 +100,8 @@ def watch_device(device: str, uuid: str) -> GpuWatch | NoWatch:
     try:
         pynvml.nvmlInit()
         name = uuid if uuid.startswith("GPU-") else f"GPU-{uuid}"
-        return GpuWatch(pynvml, pynvml.nvmlDeviceGetHandleByUUID(name) if uuid else pynvml.nvmlDeviceGetHandleByIndex(0))
+        return GpuWatch(
+            pynvml, pynvml.nvmlDeviceGetHandleByUUID(name) if uuid else pynvml.nvmlDeviceGetHandleByIndex(0)
+        )
     except pynvml.NVMLError:
         return NoWatch()

@@ -19,10 +19,12 @@ from sandbox.crew import Crew
 from sandbox.errors import EnvironmentFault
 from sandbox.isolation import Isolation
 from sandbox.judge_limits import JudgeLimits
+from sandbox.original import OperatorTime, OriginalProfile
 from sandbox.processes import Cancelled, ProcessLost
 from sandbox.progress import Progress, Stage, silent
 from sandbox.snapshot import digest, read_candidate, write_snapshot
 from sandbox.task import TaskSpec
+from sandbox.timekeeper import Timekeeper
 from sandbox.trial import Trial
 from sandbox.verdict import TaskIdentity, Tier, Verdict
 from sandbox.workers import TransportFailed
@@ -98,6 +100,39 @@ class Judge:
             raise
         self._describe(self._crew)
 
+    def original(self, progress: Progress | None = None) -> OriginalProfile:
+        """Profile the reference: operators, every baseline, the plain copy, and what its output depends on.
+
+        Raises:
+            TaskError: The reference fails under the profiler.
+            EnvironmentFault: The machine is at fault.
+        """
+        crew, _ = self._opened()
+        listen = progress or self._progress
+        listen(Stage("profile", "profiling the original"))
+        for attempt in (1, 2):
+            try:
+                found, _ = crew.bench.ask({"op": "original"}, self._limits.bench_seconds)
+                timed = Timekeeper(crew, self.spec, "quick", self._limits, listen).time_original()
+                break
+            except ProcessLost as lost:
+                if attempt == 2:
+                    raise EnvironmentFault(f"The original cannot be profiled. {lost}") from lost
+        crew.rest()
+        self._describe(crew)
+        return OriginalProfile(
+            operators=tuple(OperatorTime(**operator) for operator in found["operators"]),
+            baselines=timed.baselines,
+            copy_us=timed.copy_us,
+            bytes_moved=found["bytes_moved"],
+            precision=found["precision"],
+            depends_on=tuple(found["depends_on"]),
+            ignores=tuple(found["ignores"]),
+            signature=tuple(found["signature"]),
+            environment=self.environment,
+            notes=(*found["notes"], *timed.notes),
+        )
+
     def check(
         self,
         candidate: Path,
@@ -144,12 +179,12 @@ class Judge:
             self._work = None
 
     def _check(self, files: dict[str, bytes], tier: Tier, progress: Progress) -> Verdict:
-        crew, work = self._crew, self._work
-        if crew is None or work is None:
-            raise RuntimeError("the judge is not open")
+        crew, work = self._opened()
         snapshot = write_snapshot(files, work / "candidate")
         for attempt in (1, 2):
-            trial = Trial(crew, self.spec, self._isolation, snapshot, files, tier, self._limits, progress)
+            trial = Trial(
+                crew, self.spec, self._isolation, snapshot, files, tier, self._limits, progress, forgiving=attempt == 1
+            )
             try:
                 trial.run()
             except Cancelled:
@@ -167,6 +202,11 @@ class Judge:
         crew.rest()
         self._describe(crew)
         return trial.verdict(self._identity(crew), digest(files), self.environment)
+
+    def _opened(self) -> tuple[Crew, Path]:
+        if self._crew is None or self._work is None:
+            raise RuntimeError("the judge is not open")
+        return self._crew, self._work
 
     def _describe(self, crew: Crew) -> None:
         self.environment = {

@@ -56,7 +56,7 @@ class BoundedLog:
         return bytes(self._head + middle + self._tail).decode(errors="replace")
 
     def _drain(self) -> None:
-        with open(self._reader, "rb", buffering=0) as pipe:
+        with os.fdopen(self._reader, "rb", buffering=0) as pipe:
             while piece := pipe.read(1 << 20):
                 self.total += len(piece)
                 room = self._limit - len(self._head)

@@ -78,7 +78,9 @@ class Timekeeper:
                 self._progress(Stage("profile", f"{gain.ratio:.1f} times the best baseline: measuring again"))
                 placements.append(self._place(start_worker, modes, watch))
                 again = profile_report(placements[-1:], modes).speedup["best"].ratio
-                notes.append(f"over {WORTH_A_SECOND_LOOK:.0f} times, so measured again on new inputs: {again:.2f} times")
+                notes.append(
+                    f"over {WORTH_A_SECOND_LOOK:.0f} times, so measured again on new inputs: {again:.2f} times"
+                )
                 if max(again / gain.ratio, gain.ratio / again) > _AGREEMENT:
                     notes.append("the two measurements disagree")
         cases = [case for placement in placements for case in placement.cases]

@@ -14,6 +14,7 @@ from sandbox.crew import Crew
 from sandbox.guard import check_source
 from sandbox.isolation import Isolation
 from sandbox.judge_limits import JudgeLimits
+from sandbox.processes import ProcessLost
 from sandbox.progress import Progress, Stage
 from sandbox.reward import reward
 from sandbox.task import TaskSpec
@@ -50,6 +51,7 @@ class Trial:
         tier: ``quick`` or ``full``.
         limits: Time and memory limits.
         progress: Told what is being done.
+        forgiving: Whether a killed worker is taken for an accident, which ``ProcessLost`` tells.
 
     Attributes:
         cancelled: Whether the check was given up.
@@ -65,6 +67,8 @@ class Trial:
         tier: Tier,
         limits: JudgeLimits,
         progress: Progress,
+        *,
+        forgiving: bool,
     ) -> None:
         self._crew = crew
         self._spec = spec
@@ -74,6 +78,7 @@ class Trial:
         self._tier = tier
         self._limits = limits
         self._progress = progress
+        self._forgiving = forgiving
         self._manifest: dict[str, Any] | None = None
         self._build: BuildReport | None = None
         self._guard: GuardReport | None = None
@@ -84,7 +89,11 @@ class Trial:
         self.cancelled = False
 
     def run(self) -> None:
-        """Run part after part, until one fails."""
+        """Run part after part, until one fails.
+
+        Raises:
+            ProcessLost: A process of the judge's ended, or the worker was killed and may be forgiven.
+        """
         for part in (self._run_build, self._run_guard, self._run_verify, self._run_profile):
             if not part():
                 return
@@ -139,6 +148,7 @@ class Trial:
             try:
                 outcome = keeper.time_candidate(self.start_worker)
             except WorkerDied as died:
+                self._forgive(died)
                 return self._fail(f"the candidate {describe_death(died.death, self._files)} while being timed")
             except CandidateFailed as failure:
                 return self._fail(f"while being timed, {describe_failure(failure)}")
@@ -164,6 +174,7 @@ class Trial:
         try:
             worker.ask(request, seconds)
         except WorkerDied as died:
+            self._forgive(died)
             raise LoadFailed(f"the candidate {describe_death(died.death, self._files)} while loading") from died
         except CandidateFailed as failure:
             worker.stop()
@@ -180,9 +191,17 @@ class Trial:
             return Verification(VerifyReport(ok=False, cases=(failed_case("load", str(failure)),)))
         try:
             verifier = Verifier(self._crew.bench, worker, self._crew.transport, self._files, self._limits)
-            return verifier.verify(self._plans())
+            verification = verifier.verify(self._plans())
         finally:
             worker.stop()
+        if verifier.died is not None:
+            self._forgive(verifier.died)
+        return verification
+
+    def _forgive(self, died: WorkerDied) -> None:
+        """Take the first time a worker is killed for an accident: it may have been anybody."""
+        if died.death.killed and self._forgiving:
+            raise ProcessLost(f"The candidate's process {died.death.what}.") from died
 
     def _plans(self) -> list[CasePlan]:
         """Return the cases of this tier; the first are watched."""

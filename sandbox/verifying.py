@@ -43,6 +43,9 @@ class Verifier:
         transport: How tensors cross: ``host`` or ``cuda``.
         files: The candidate's files, to name the place where it failed.
         limits: Time limits.
+
+    Attributes:
+        died: How the worker ended, where it did.
     """
 
     def __init__(
@@ -53,6 +56,7 @@ class Verifier:
         self._transport = transport
         self._files = files
         self._limits = limits
+        self.died: WorkerDied | None = None
 
     def verify(self, plans: Sequence[CasePlan]) -> Verification:
         """Run the cases in order, up to the first that fails."""
@@ -63,6 +67,7 @@ class Verifier:
             try:
                 case, found, said = self._one(plan)
             except WorkerDied as died:
+                self.died = died
                 reason = f"the candidate {describe_death(died.death, self._files)} while verifying"
                 case, found, said = failed_case(plan.name, reason), [], []
             except CandidateFailed as failure:
@@ -105,11 +110,16 @@ def failed_case(name: str, reason: str) -> VerifyCase:
 
 
 def read_findings(found: Iterable[Mapping[str, str]]) -> list[Finding]:
-    """Return what a worker reports of its own guard."""
-    return [
-        Finding(str(item["rule"]), "reject" if item["severity"] == "reject" else "label", str(item["evidence"]))
-        for item in found
-    ]
+    """Return what a worker reports of its own guard; raises ``WorkerDied`` for what cannot be findings."""
+    try:
+        return [
+            Finding(
+                str(item["rule"]), "reject" if item["severity"] == "reject" else "label", str(item["evidence"])[:2000]
+            )
+            for item in found
+        ]
+    except (KeyError, TypeError) as error:
+        raise WorkerDied(Death("sent an answer that makes no sense", "")) from error
 
 
 def describe_failure(failure: CandidateFailed) -> str:

@@ -23,10 +23,11 @@ ANSWER_BYTES = 8 * 1024 * 1024
 
 @dataclass(frozen=True)
 class Death:
-    """How a worker ended without being asked to: what it did, and what it printed last."""
+    """How a worker ended without being asked to: what it did, what it printed last, and whether somebody killed it."""
 
     what: str
     log: str
+    killed: bool = False
 
 
 class WorkerDied(Exception):
@@ -245,7 +246,8 @@ class Worker:
         if status is None:
             self.stop()
             return WorkerDied(Death("closed its channel to the judge", self._log.text(0.2)))
-        return WorkerDied(Death(_ending(status), self._log.text(0.5)))
+        killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+        return WorkerDied(Death(_ending(status), self._log.text(0.5), killed))
 
 
 def _ending(status: int) -> str:

@@ -14,12 +14,21 @@ from warpsmith_harness.problems import summary
 
 EAGER = "eager"
 COMPILE = "compile"
-_MODES = {COMPILE: None, "max-autotune-no-cudagraphs": "max-autotune-no-cudagraphs", "reduce-overhead": "reduce-overhead"}
+_MODES = {
+    COMPILE: None,
+    "max-autotune-no-cudagraphs": "max-autotune-no-cudagraphs",
+    "reduce-overhead": "reduce-overhead",
+}
 _WARM_UP_CALLS = 4
+_LOOK_SECONDS = 0.1
 
 
-class OutOfTime(BaseException):  # noqa: N818  # no handler of the compiler may take it for a failure
-    """A mode did not get ready within its limit."""
+class OutOfTime(BaseException):
+    """A mode did not get ready within its limit. No handler of the compiler may take it for an ordinary failure."""
+
+
+class Postponed(BaseException):
+    """Something more urgent came up; as ``OutOfTime``, but the mode may be tried again."""
 
 
 class Baselines:
@@ -50,23 +59,33 @@ class Baselines:
         """The modes that can be timed, eager first."""
         return [mode for mode in self.modes if mode in self._ready]
 
-    def prepare(self, mode: str, run: Callable[[Callable[..., Any]], None], limit: float) -> None:
+    def prepare(
+        self,
+        mode: str,
+        run: Callable[[Callable[..., Any]], None],
+        limit: float,
+        wanted_elsewhere: Callable[[], bool] = lambda: False,
+    ) -> None:
         """Compile a mode and make it warm, unless that was tried before.
 
         Args:
             mode: One of ``modes``.
             run: Makes one call of what it is given, on fresh inputs.
             limit: Seconds it may take.
+            wanted_elsewhere: Asked now and then; where it says yes, the mode is left for another time.
         """
         if mode in self._ready or mode in self.errors:
             return
         started = time.monotonic()
         try:
-            with _time_limit(limit):
+            with _interruptible(limit, wanted_elsewhere):
                 compiled: Callable[..., Any] = torch.compile(self._reference, mode=_MODES[mode])
                 for _ in range(_WARM_UP_CALLS):
                     run(compiled)
             self._ready[mode] = compiled
+        except Postponed:
+            torch._dynamo.reset()
+            return
         except OutOfTime:
             self.errors[mode] = f"torch.compile was not ready within {limit:.0f} s"
         except Exception as error:  # the compiler may raise anything on the developer's code
@@ -75,16 +94,20 @@ class Baselines:
 
 
 @contextlib.contextmanager
-def _time_limit(seconds: float) -> Iterator[None]:
-    """Raise ``OutOfTime`` in the main thread when the time is up."""
+def _interruptible(seconds: float, wanted_elsewhere: Callable[[], bool]) -> Iterator[None]:
+    """Raise ``OutOfTime`` in the main thread when the time is up, ``Postponed`` when it is wanted elsewhere."""
+    end = time.monotonic() + seconds
     if seconds <= 0:
         raise OutOfTime
 
-    def stop(*_: object) -> None:
-        raise OutOfTime
+    def look(*_: object) -> None:
+        if time.monotonic() > end:
+            raise OutOfTime
+        if wanted_elsewhere():
+            raise Postponed
 
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    before = signal.signal(signal.SIGALRM, look)
+    signal.setitimer(signal.ITIMER_REAL, _LOOK_SECONDS, _LOOK_SECONDS)
     try:
         yield
     finally:

@@ -19,6 +19,8 @@ Answer = Tuple[Message, List[int]]
 
 _QUESTIONS_AHEAD = 5
 _AHEAD_SHARE_OF_MEMORY = 0.05
+_SMALL_BYTES = 64 * 1024 * 1024
+"""Below this a thread pool costs more than it saves, above all on a machine that does something else as well."""
 
 
 class Bench:
@@ -27,9 +29,15 @@ class Bench:
     Args:
         channel: To the parent.
         spec: The task.
+
+    Attributes:
+        accepted: What accepting the task found out.
+        threads: Threads of what is timed.
     """
 
     def __init__(self, channel: Channel, spec: Dict[str, Any]) -> None:
+        import torch
+
         from warpsmith_harness.baselines import Baselines
         from warpsmith_harness.load import load_task
         from warpsmith_harness.oracle import memory
@@ -45,6 +53,9 @@ class Bench:
         self._memory = memory(task.device)
         self._examiner = Examiner(task, self._reference, self.accepted["state_strength"])
         self._baselines = Baselines(self._reference, task.device)
+        self.threads = torch.get_num_threads()
+        self._few_threads = 1 if self.accepted["bytes_moved"] < _SMALL_BYTES else self.threads
+        torch.set_num_threads(self._few_threads)
         self._stopwatch = make_stopwatch(task.device)
         self._sharing = Sharing(task.device)
         self._ahead: List[Question] = []
@@ -127,7 +138,7 @@ class Bench:
     def _prepare(self, request: Message) -> Answer:
         """Compile baselines: ``modes`` by name, or all where it is null, each within ``seconds``."""
         for mode in request["modes"] or self._baselines.modes:
-            self._baselines.prepare(mode, self._run_once, request["seconds"])
+            self._prepare_mode(mode, request["seconds"])
         return {
             "ready": self._baselines.ready,
             "modes": self._baselines.modes,
@@ -141,14 +152,14 @@ class Bench:
         from warpsmith_harness.placement import Placement
 
         self._placement = None
-        placement = Placement(
-            self._task, self._reference, self._examiner, self.accepted["bytes_moved"], self._memory
-        )
+        placement = Placement(self._task, self._reference, self._examiner, self.accepted["bytes_moved"], self._memory)
         self._placement = placement
         own = {name: tensor.detach() for name, tensor in state(self._reference).items()}
         flat = [tensor for base in placement.bases for tensor in base]
         outputs = self._examiner.ask(placement.bases[0], placement.structure, exact=False)
-        answer, descriptors = self._sharing.share([*flat, *own.values()], [*outputs.expected, *outputs.touched], request)
+        answer, descriptors = self._sharing.share(
+            [*flat, *own.values()], [*outputs.expected, *outputs.touched], request
+        )
         notes = answer.pop("notes")
         width = len(placement.bases[0])
         answer.update(
@@ -164,9 +175,11 @@ class Bench:
     def _time(self, request: Message) -> Answer:
         """Time a batch of ``side``; see ``placement.time_side``."""
         from warpsmith_harness.placement import time_side
+        from warpsmith_harness.threads import all_threads
 
         call = self._placement.call(request["side"], self._baselines)
-        return time_side(self._stopwatch, call, self._placement.arena, request)[0], []
+        with all_threads(self.threads):
+            return time_side(self._stopwatch, call, self._placement.arena, request)[0], []
 
     def _recall(self, request: Message) -> Answer:
         """Compare the output of a timed call, made on ``turn``."""
@@ -178,8 +191,16 @@ class Bench:
     def _original(self, request: Message) -> Answer:  # noqa: ARG002  # every operation takes its request
         """Profile the reference's operators."""
         from warpsmith_harness.original import profile
+        from warpsmith_harness.threads import all_threads
 
-        return {**self.accepted, **profile(self._task, self.accepted)}, []
+        with all_threads(self.threads):
+            return {**self.accepted, **profile(self._task, self.accepted)}, []
+
+    def _prepare_mode(self, mode: str, seconds: float, wanted_elsewhere: Callable[[], bool] = lambda: False) -> None:
+        from warpsmith_harness.threads import all_threads
+
+        with all_threads(self.threads):
+            self._baselines.prepare(mode, self._run_once, seconds, wanted_elsewhere)
 
     def _run_once(self, call: Callable[..., Any]) -> None:
         import torch
@@ -194,13 +215,13 @@ class Bench:
         from warpsmith_harness.problems import TaskProblem
 
         room = _AHEAD_SHARE_OF_MEMORY * self._memory - sum(question.size for question in self._ahead)
-        if resting["compile_seconds"] > 0 and COMPILE not in [*self._baselines.ready, *self._baselines.errors]:
-            self._baselines.prepare(COMPILE, self._run_once, resting["compile_seconds"])
-        elif len(self._ahead) < _QUESTIONS_AHEAD and (not self._ahead or self._ahead[0].size < room):
+        if len(self._ahead) < _QUESTIONS_AHEAD and (not self._ahead or self._ahead[0].size < room):
             try:
                 self._ahead.append(self._examiner.draw())
             except TaskProblem:  # met again, and told, when a verdict draws
                 self._resting = None
+        elif resting["compile_seconds"] > 0 and COMPILE not in [*self._baselines.ready, *self._baselines.errors]:
+            self._prepare_mode(COMPILE, resting["compile_seconds"], lambda: self._channel.ready(0))
         else:
             self._resting = None
 
@@ -228,10 +249,8 @@ def _serve(channel: Channel, spec: Dict[str, Any]) -> int:
     except TaskProblem as problem:
         channel.send({"task_problem": [problem.what, problem.where, problem.next_step]})
         return 2
-    import torch
-
-    environment = _machine(spec["device"])
-    channel.send({"accepted": bench.accepted, "environment": environment, "threads": torch.get_num_threads()})
+    environment = {**_machine(spec["device"]), "threads": bench.threads}
+    channel.send({"accepted": bench.accepted, "environment": environment, "threads": bench.threads})
     return bench.serve()
 
 
@@ -246,7 +265,6 @@ def _machine(device: str) -> Dict[str, Any]:
         "cuda": torch.version.cuda,
         "python": platform.python_version(),
         "cpu": _cpu_name(),
-        "threads": torch.get_num_threads(),
     }
     if device != "cpu":
         properties = torch.cuda.get_device_properties(device)

@@ -91,9 +91,7 @@ class Examiner:
             for key in touched_state:
                 after[key].copy_(before[key])
         answer = self._exact(tensors, structure) if exact else Oracle(expected)
-        return Question(
-            tensors, structure, before, expected, expected_structure, answer, touched_inputs, touched_state
-        )
+        return Question(tensors, structure, before, expected, expected_structure, answer, touched_inputs, touched_state)
 
     def _exact(self, tensors: List[torch.Tensor], structure: Any) -> Oracle:
         args, kwargs = values.rebuild(structure, [values.clone_like(tensor) for tensor in tensors])

@@ -1,5 +1,8 @@
 """What every process of the harness does first: options, its channel, and dying with its parent."""
 
+# Paths are strings here, so that looking at processes stays quick.
+# ruff: noqa: PTH123, PTH208
+
 from __future__ import annotations
 
 import ctypes

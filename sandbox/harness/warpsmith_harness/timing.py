@@ -19,6 +19,8 @@ from warpsmith_harness.transport import copy_bytes, span
 
 Call = Callable[..., Any]
 
+_cuda: Any = torch.cuda
+
 _CPU_FLUSH_BYTES = 32 * 1024 * 1024
 _CYCLES_PER_US = 2_000.0
 _WARM_UP_CALLS = 3
@@ -137,8 +139,15 @@ class CpuStopwatch(Stopwatch):
         self._byte = 0
 
     def device(
-        self, call: Call, arena: Arena, turns: Sequence[Turn], keep: int, cold: bool, fill_us: float
+        self,
+        call: Call,
+        arena: Arena,
+        turns: Sequence[Turn],
+        keep: int,
+        cold: bool,
+        fill_us: float,  # noqa: ARG002
     ) -> Tuple[List[float], Any]:
+        """See ``Stopwatch``."""
         kept: Any = None
         times = []
         for number, turn in enumerate(turns):
@@ -155,9 +164,11 @@ class CpuStopwatch(Stopwatch):
         return times, kept
 
     def latency(self, call: Call, arena: Arena, turns: Sequence[Turn]) -> List[float]:
+        """See ``Stopwatch``."""
         return self.device(call, arena, turns, -1, cold=True, fill_us=0.0)[0]
 
-    def burst(self, call: Call, arena: Arena, count: int, fill_us: float) -> None:
+    def burst(self, call: Call, arena: Arena, count: int, fill_us: float) -> None:  # noqa: ARG002
+        """See ``Stopwatch``."""
         args, kwargs = arena.fill(Turn(0, 0, 0.0))
         for _ in range(count):
             call(*args, **kwargs)
@@ -170,15 +181,17 @@ class CudaStopwatch(Stopwatch):
         self._device = device
         size = 2 * getattr(torch.cuda.get_device_properties(device), "L2_cache_size", 64 * 1024 * 1024)
         self._flush = torch.empty(size, dtype=torch.uint8, device=device)
-        self._start = torch.cuda.Event(enable_timing=True)
-        self._end = torch.cuda.Event(enable_timing=True)
+        self._start = _cuda.Event(enable_timing=True)
+        self._end = _cuda.Event(enable_timing=True)
 
     def settle(self) -> None:
+        """Wait until the device is idle."""
         torch.cuda.synchronize(self._device)
 
     def device(
         self, call: Call, arena: Arena, turns: Sequence[Turn], keep: int, cold: bool, fill_us: float
     ) -> Tuple[List[float], Any]:
+        """See ``Stopwatch``."""
         kept: Any = None
         times = []
         cycles = int(fill_us * _CYCLES_PER_US)
@@ -186,7 +199,7 @@ class CudaStopwatch(Stopwatch):
             args, kwargs = arena.fill(turn)
             if cold:
                 self._flush.zero_()
-            torch.cuda._sleep(cycles)
+            _cuda._sleep(cycles)
             self._start.record()
             output = call(*args, **kwargs)
             self._end.record()
@@ -198,6 +211,7 @@ class CudaStopwatch(Stopwatch):
         return times, kept
 
     def latency(self, call: Call, arena: Arena, turns: Sequence[Turn]) -> List[float]:
+        """See ``Stopwatch``."""
         times = []
         for turn in turns:
             args, kwargs = arena.fill(turn)
@@ -210,9 +224,10 @@ class CudaStopwatch(Stopwatch):
         return times
 
     def burst(self, call: Call, arena: Arena, count: int, fill_us: float) -> None:
+        """See ``Stopwatch``."""
         args, kwargs = arena.fill(Turn(0, 0, 0.0))
         self.settle()
-        torch.cuda._sleep(int(fill_us * _CYCLES_PER_US))
+        _cuda._sleep(int(fill_us * _CYCLES_PER_US))
         for _ in range(count):
             call(*args, **kwargs)
         self.settle()

@@ -13,9 +13,13 @@ from torch.profiler import profile as trace
 from warpsmith_harness.watch import Finding, finding
 
 _ARRANGING = re.compile(r"Memcpy|Memset|FillFunctor|direct_copy_kernel|copy_device_to_device|LoadWithCast")
-_OF_TORCH = re.compile(r"at::native|at::cuda|at_cuda_detail|at::sparse|c10::|triton_|torch::|pytorch_flash|fmha_|flash_fwd")
+_OF_TORCH = re.compile(
+    r"at::native|at::cuda|at_cuda_detail|at::sparse|c10::|triton_|torch::|pytorch_flash|fmha_|flash_fwd"
+)
 _OF_LIBRARY = {
-    "cublas": re.compile(r"cublas|gemm|gemv|gemmk1|nvjet|cutlass|xmma|splitK|scal_kernel|dot_kernel|reduce_1Block", re.I),
+    "cublas": re.compile(
+        r"cublas|gemm|gemv|gemmk1|nvjet|cutlass|xmma|splitK|scal_kernel|dot_kernel|reduce_1Block", re.I
+    ),
     "cudnn": re.compile(r"cudnn|conv|xmma|cutlass|fprop|dgrad|wgrad|winograd|nchw|nhwc|implicit|_dw|gemm|nvjet", re.I),
 }
 _NEGLIGIBLE = 0.01
@@ -75,7 +79,9 @@ def _foreign(ran: Sequence[Activity], manifest: Optional[Dict[str, Any]], policy
     if not others:
         return []
     share = sum(others.values()) / total
-    named = ", ".join(f"{name[:100]} ({us:.1f} us)" for name, us in sorted(others.items(), key=lambda item: -item[1])[:5])
+    named = ", ".join(
+        f"{name[:100]} ({us:.1f} us)" for name, us in sorted(others.items(), key=lambda item: -item[1])[:5]
+    )
     evidence = f"{share:.0%} of the device time belongs to kernels that are not the candidate's: {named}"
     rejected = policy == "own-kernels" and share > _NEGLIGIBLE
     return [finding("delegation", "reject" if rejected else "label", evidence)]
@@ -91,7 +97,9 @@ def _is_own(name: str, manifest: Optional[Dict[str, Any]]) -> bool:
         return True
     if _base_name(name) in {kernel["base"] for kernel in kernels}:
         return True
-    allowed = {"cublas" if library.lower().startswith("cublas") else library.lower() for library in manifest["libraries"]}
+    allowed = {
+        "cublas" if library.lower().startswith("cublas") else library.lower() for library in manifest["libraries"]
+    }
     return any(library in _OF_LIBRARY and _OF_LIBRARY[library].search(name) for library in allowed)
 
 

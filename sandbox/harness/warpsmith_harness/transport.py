@@ -11,6 +11,7 @@ import ctypes
 import fcntl
 import mmap
 import os
+from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence
 
 import torch
@@ -220,7 +221,7 @@ _RUNTIME: List[Any] = []
 def cuda_runtime() -> Any:
     """Return the CUDA runtime that torch has loaded; another copy would not share its state."""
     if not _RUNTIME:
-        with open("/proc/self/maps") as maps:
+        with Path("/proc/self/maps").open() as maps:
             loaded = {line.split(maxsplit=5)[5].strip() for line in maps if "libcudart" in line}
         if not loaded:
             raise TransportError("torch has loaded no libcudart")

@@ -7,6 +7,7 @@ judge in its own memory; against that stand the comparison and the clock, which 
 from __future__ import annotations
 
 import ctypes
+import zlib
 from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
 
 import torch
@@ -14,10 +15,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from warpsmith_harness import values
 from warpsmith_harness.questions import same_bits
+from warpsmith_harness.transport import span
 
 Finding = Dict[str, str]
 
-ALLOCATIONS = frozenset(("aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty", "aten::new_empty_strided"))
+ALLOCATIONS = frozenset(
+    ("aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty", "aten::new_empty_strided")
+)
 ARRANGEMENTS = frozenset(
     (
         "aten::_local_scalar_dense",
@@ -53,7 +57,7 @@ _M_PERTURB = -6
 _PERTURBED = 1
 
 
-class OperatorWatch(TorchDispatchMode):
+class OperatorWatch(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch leaves it untyped
     """Counts the operators that compute, and poisons whatever is allocated.
 
     Attributes:
@@ -61,8 +65,13 @@ class OperatorWatch(TorchDispatchMode):
     """
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.computed: Dict[str, int] = {}
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Keep torch from importing its whole compiler in every worker, to shield this class from it."""
+        return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Optional[Dict[str, Any]] = None) -> Any:
         result = func(*args, **(kwargs or {}))
@@ -108,7 +117,10 @@ def call_watched(
         torch.cuda.synchronize(device)
     strided = [tensor for tensor in tensors if tensor.layout == torch.strided]
     late = [index for index, (then, now) in enumerate(zip(early, strided)) if not same_bits(then, now)]
-    found = [finding("late-write", "reject", f"output {index} changed after the call's own stream had finished") for index in late]
+    found = [
+        finding("late-write", "reject", f"output {index} changed after the call's own stream had finished")
+        for index in late
+    ]
     return tensors, structure, found
 
 
@@ -135,16 +147,25 @@ def _perturb(byte: int) -> None:
     ctypes.CDLL(None).mallopt(_M_PERTURB, byte)
 
 
+def fingerprint(tensor: torch.Tensor) -> int:
+    """Return a sum over a tensor's bytes that changes when they do; on the CPU without a thread pool."""
+    if tensor.device.type != "cpu":
+        return values.checksum(tensor)
+    size = span(tensor) * tensor.element_size()
+    memory = (ctypes.c_char * size).from_address(tensor.data_ptr()) if size else b""
+    return zlib.crc32(memory)
+
+
 class Checksums:
     """What a call must leave alone: inputs and state, summed before, compared after."""
 
     def __init__(self, named: Dict[str, torch.Tensor]) -> None:
         self._named = named
-        self._before = {name: values.checksum(tensor) for name, tensor in named.items()}
+        self._before = {name: fingerprint(tensor) for name, tensor in named.items()}
 
     def changed(self) -> List[str]:
         """Return the names of what has changed since."""
-        return [name for name, tensor in self._named.items() if values.checksum(tensor) != self._before[name]]
+        return [name for name, tensor in self._named.items() if fingerprint(tensor) != self._before[name]]
 
 
 def mutation(changed: List[str]) -> List[Finding]:
@@ -170,11 +191,11 @@ class HeldOutputs:
             size = tensor.numel() * tensor.element_size()
             if size <= self._limit:
                 self._limit -= size
-                self._held.append((tensor, values.checksum(tensor)))
+                self._held.append((tensor, fingerprint(tensor)))
 
     def findings(self) -> List[Finding]:
         """Return a finding if any has changed."""
-        if all(values.checksum(tensor) == total for tensor, total in self._held):
+        if all(fingerprint(tensor) == total for tensor, total in self._held):
             return []
         return [finding("reused-output", "reject", "a later call changed the output that an earlier call had returned")]
 
@@ -182,4 +203,3 @@ class HeldOutputs:
 def finding(rule: str, severity: str, evidence: str) -> Finding:
     """Return a finding of the guard; ``severity`` is ``reject`` or ``label``."""
     return {"rule": rule, "severity": severity, "evidence": evidence}
-

@@ -22,6 +22,7 @@ from warpsmith_harness.load import LoadedTask
 from warpsmith_harness.placement import time_side
 from warpsmith_harness.problems import CandidateProblem, place, summary
 from warpsmith_harness.protocol import Channel, ChannelClosed, Message
+from warpsmith_harness.threads import all_threads
 from warpsmith_harness.timing import Arena, Stopwatch, make_stopwatch
 from warpsmith_harness.trace import device_activity, ownership
 from warpsmith_harness.transport import Region, TransportError, bytes_needed, describe, open_region, pack, unpack
@@ -48,6 +49,7 @@ class Worker:
         self._held = HeldOutputs(_HELD_BYTES)
         self._arena: Optional[Arena] = None
         self._stopwatch: Optional[Stopwatch] = None
+        self._threads = 1
         self._operations: Dict[str, Callable[[Message], Message]] = {
             "load": self._load,
             "answer": self._answer,
@@ -79,7 +81,9 @@ class Worker:
         self._manifest = request["manifest"]
         bound = None if self._manifest is None else kernels.bind(self._manifest, request["kernels"])
         self._candidate = load_candidate(self._task, request["folder"], bound)
-        return {"threads": torch.get_num_threads()}
+        self._threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        return {"threads": self._threads}
 
     def _answer(self, request: Message) -> Message:
         """Answer one question, watched as ``watch`` says: ``operators``, ``device`` or nothing beyond the usual."""
@@ -93,7 +97,7 @@ class Worker:
         watch = OperatorWatch() if request["watch"] == "operators" else None
         with torch.no_grad():
             outputs, structure, found = call_watched(
-                lambda: self._candidate(*args, **kwargs), self._task.device, request["sizes"], watch
+                lambda: self._call(args, kwargs), self._task.device, request["sizes"], watch
             )
             found += mutation(sums.changed()) + self._held.findings()
             found += delegation(watch.computed if watch else {}, self._task.spec["policy"])
@@ -102,6 +106,11 @@ class Worker:
             if request["watch"] == "device":
                 found += self._device_findings(args, kwargs)
         return {**answer, "findings": found}
+
+    def _call(self, args: Sequence[Any], kwargs: Dict[str, Any]) -> Any:
+        """Call the candidate with all threads; what surrounds the call needs one, and no pool that spins behind it."""
+        with all_threads(self._threads):
+            return self._candidate(*args, **kwargs)
 
     def _device_findings(self, args: Sequence[Any], kwargs: Dict[str, Any]) -> List[Finding]:
         activities = device_activity(lambda: self._candidate(*args, **kwargs), self._task.device)
@@ -119,7 +128,8 @@ class Worker:
         """Time a batch; see ``placement.time_side``. The output of the call numbered ``keep`` is sent along."""
         if self._arena is None or self._stopwatch is None:
             raise TransportError("there are no buffers to time on")
-        answer, kept = time_side(self._stopwatch, self._candidate, self._arena, request)
+        with all_threads(self._threads):
+            answer, kept = time_side(self._stopwatch, self._candidate, self._arena, request)
         if kept is None:
             return answer
         outputs, structure = values.flatten(kept)

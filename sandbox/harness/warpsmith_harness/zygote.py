@@ -5,6 +5,9 @@ unusable there, so this process runs no tensor operation. Where importing the ta
 CUDA, workers are started afresh by ``exec`` instead: slower, and said so.
 """
 
+# Paths are strings here, so that looking at descriptors stays quick.
+# ruff: noqa: PTH123, PTH208
+
 from __future__ import annotations
 
 import contextlib
@@ -17,6 +20,7 @@ import select
 import signal
 import sys
 import traceback
+from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence
 
 from warpsmith_harness import startup
@@ -55,12 +59,12 @@ class Zygote:
         signal.set_wakeup_fd(wake_write)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         while True:
-            readable, _, _ = select.select([self._channel, wake], [], [])
+            readable, _, _ = select.select([self._channel.fileno(), wake], [], [])
             if wake in readable:
                 with contextlib.suppress(BlockingIOError):
                     os.read(wake, 4096)
                 self._reap()
-            if self._channel in readable:
+            if self._channel.fileno() in readable:
                 request, descriptors = self._channel.receive_with_descriptors()
                 self._handle(request, descriptors)
 
@@ -149,8 +153,8 @@ def _become_worker(task: Any, options: Dict[str, Any], request: Message, descrip
         worker_options = {"channel": channel, "cell": request["cell"], "spec": options["spec"]}
         if task is None or request["fresh"]:
             os.set_inheritable(channel, True)
-            script = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "main.py")
-            os.execv(sys.executable, [sys.executable, script, "worker", json.dumps(worker_options)])
+            script = str(Path(__file__).resolve().parent.parent / "main.py")
+            os.execv(sys.executable, [sys.executable, script, "worker", json.dumps(worker_options)])  # noqa: S606
         from warpsmith_harness import worker
 
         random.seed()

@@ -1,0 +1,59 @@
+"""Killing any process of the judge's costs at most time."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+
+import psutil
+import pytest
+
+from sandbox.judge import Judge
+from tests.sandbox.judge.conftest import Write, kernel
+
+
+def _named(role: str) -> list[psutil.Process]:
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            found += [process] if role in process.cmdline()[2:3] else []
+    return found
+
+
+def _worker() -> list[psutil.Process]:
+    zygotes = _named("zygote")
+    return [process for process in zygotes if process.parent() in zygotes]
+
+
+def _when_there(find: Callable[[], list[psutil.Process]]) -> None:
+    deadline = time.monotonic() + 20
+    while not find() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    time.sleep(0.3)
+    for process in find()[:1]:
+        process.kill()
+
+
+@pytest.mark.parametrize("role", ["bench", "zygote"])
+def test_killed_between_two_checks(judge: Judge, candidate: Write, role: str) -> None:
+    for process in _named(role):
+        process.kill()
+        process.wait()
+    assert judge.check(candidate()).correct
+
+
+@pytest.mark.parametrize(
+    "find", [lambda: _named("bench"), lambda: _named("zygote"), _worker], ids=["bench", "zygote", "worker"]
+)
+def test_killed_in_the_middle_of_a_check(
+    unguarded: None, judge: Judge, candidate: Write, find: Callable[[], list[psutil.Process]]
+) -> None:
+    killer = threading.Thread(target=_when_there, args=(find,))
+    slow_once = "static bool first = true; if (first) usleep(1000000); first = false;"
+    folder = candidate(kernel(before=slow_once, includes="unistd.h"))
+    killer.start()
+    verdict = judge.check(folder)
+    killer.join()
+    assert verdict.correct, verdict.reason
