@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from sandbox.build.toolchain import find_nvcc
+from sandbox.errors import EnvironmentFault
 from sandbox.isolation import Cell, Limits, interpreter_paths
 from sandbox.workspace import Workspace
 
-_TOOLKITS = ("/usr/local/cuda", "/opt/cuda")
 _LIMITS = {"processes": 2048, "file_bytes": 4 * 1024**3, "open_files": 8192}
 
 
@@ -44,9 +45,11 @@ def shell_cell(workspace: Workspace) -> Cell:
 
 
 def _toolkit() -> Path | None:
-    """Return the CUDA toolkit's folder, if there is one where it is usually kept or where ``CUDA_HOME`` says."""
-    places = (os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH"), *_TOOLKITS)
-    return next((Path(place) for place in places if place and (Path(place) / "bin" / "nvcc").exists()), None)
+    """Return the folder of the CUDA toolkit that the judge would use, if there is one."""
+    try:
+        return find_nvcc().root
+    except EnvironmentFault:
+        return None
 
 
 def _half_of_memory() -> int:

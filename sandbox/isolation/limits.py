@@ -1,7 +1,9 @@
-"""Isolation by resource limits only, for machines that refuse namespaces."""
+"""Isolation by resource limits and, where the kernel has it, Landlock: for machines that refuse namespaces."""
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import os
 import stat
 from pathlib import Path
@@ -11,13 +13,20 @@ from sandbox.isolation.local import NOBODY, LocalIsolation
 
 
 class ResourceLimits(LocalIsolation):
-    """A session, resource limits and, as root where the paths allow it, another user; everything else is shared."""
+    """A session, resource limits, Landlock and, as root where the paths allow it, another user; the rest is shared."""
 
     name = "limits"
-    description = (
-        "WEAK: limited memory, processes and time, and everything a cell started is killed with it; but it can read every file "
-        "its user can read, and it can reach the network."
-    )
+
+    @property
+    def description(self) -> str:
+        """What is and is not kept from a cell here, which depends on the kernel's Landlock."""
+        version = _landlock_version()
+        always = "limited memory, processes and time, and everything a cell started is killed with it"
+        if version == 0:
+            return f"WEAK: {always}; but it can read every file its user can read, and reach the network."
+        network = "UDP" if version >= 4 else "the network"
+        files = "only files the task needs can be opened"
+        return f"WEAK: {always}, and {files}; but it sees other processes, and can reach {network}."
 
     def _user(self, cell: Cell, /) -> int | None:
         if os.geteuid() != 0:
@@ -27,6 +36,12 @@ class ResourceLimits(LocalIsolation):
 
     def _home(self) -> dict[str, str]:
         return {}
+
+
+@functools.cache
+def _landlock_version() -> int:
+    """Ask the kernel for the version of its Landlock interface; 0 is none."""
+    return max(0, int(ctypes.CDLL(None).syscall(444, None, ctypes.c_size_t(0), ctypes.c_uint32(1))))
 
 
 def _open_to_everyone(path: Path) -> bool:

@@ -15,6 +15,7 @@ from typing import Any
 
 from sandbox.errors import EnvironmentFault
 from sandbox.isolation.cell import DEFAULT_ENV, Cell, CellProcess
+from sandbox.isolation.keys import secrets_in
 
 NOBODY = 65534
 _ENTER = Path(__file__).with_name("enter.py")
@@ -26,7 +27,6 @@ class LocalIsolation:
     """Base of the two isolations that are made of system calls only; they differ in their level."""
 
     name: str
-    description: str
 
     def popen(self, argv: Sequence[str], cell: Cell, **pipes: Any) -> CellProcess:
         """Start a program in a cell; see ``Isolation.popen``."""
@@ -69,7 +69,7 @@ class LocalIsolation:
             "level": self.name,
             "readable": [str(path.absolute()) for path in cell.readable],
             "writable": [str(path.absolute()) for path in cell.writable],
-            "hidden": [str(path.absolute()) for path in cell.hidden],
+            "hidden": [str(path.absolute()) for path in (*cell.hidden, *secrets_in(cell.readable))],
             "cwd": str(cell.cwd.absolute()),
             "env": {**DEFAULT_ENV, **self._home(), **cell.env},
             "limits": vars(cell.limits),

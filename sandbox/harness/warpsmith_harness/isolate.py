@@ -8,8 +8,8 @@
 
 Level ``namespaces`` gives the payload a root of its own (``private_root``), no network but an idle loopback, no view of other
 processes, no capability, and as root another user. Killing the stand-in kills all of it, however it was forked.
-Level ``limits`` gives it a session, a user (as root, where the paths allow it) and resource limits of its own, nothing more:
-it can read what its user can read, and reach the network.
+Level ``limits`` gives it a session, a user (as root, where the paths allow it), resource limits and, where the kernel has it,
+Landlock, which closes other files and TCP to it. It sees other processes, and can send by UDP.
 """
 
 # Paths are strings here, as the system calls take them.
@@ -28,8 +28,9 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any, NoReturn
 
-from warpsmith_harness import linux, private_root
-from warpsmith_harness.processes import count_tasks, kill_descendants
+from warpsmith_harness import landlock, linux, private_root
+from warpsmith_harness.control_group import ControlGroup
+from warpsmith_harness.processes import count_tasks, kill_descendants, memory_of_descendants
 
 NOBODY = 65534
 REFUSED = 125
@@ -38,6 +39,8 @@ REFUSED = 125
 _NAMESPACES = linux.CLONE_NEWIPC | linux.CLONE_NEWNET | linux.CLONE_NEWUTS | linux.CLONE_NEWPID
 _FATAL = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGALRM)
 _READY = "ready"
+_BOUNDED, _UNBOUNDED = b"+", b"-"
+_LOOK_SECONDS = 0.25
 
 
 class IsolationRefused(OSError):
@@ -66,6 +69,8 @@ def enter(cell: dict[str, Any]) -> None:
     standing = (os.geteuid(), os.getegid())
     reports, report = os.pipe()
     watched, watch = os.pipe()
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     ours = cell["level"] == "namespaces" and _leave_namespaces(standing)
     init = os.fork()
     if init:
@@ -75,7 +80,7 @@ def enter(cell: dict[str, Any]) -> None:
     os.close(reports)
     os.close(watch)
     with _reporting(report):
-        _become_init(cell, report, watched, standing[0])
+        _become_init(cell, report, watched, standing[0], in_own_namespace=ours)
         _become_payload(cell, standing[0], in_own_namespace=ours)
     _tell(report, _READY)
     os.close(report)
@@ -95,7 +100,7 @@ def _leave_namespaces(standing: tuple[int, int]) -> bool:
             with open(f"/proc/self/{name}", "w") as file:
                 file.write(text.format(*standing))
     except OSError as error:
-        raise IsolationRefused(error.errno, f"{step} refused: {error.strerror}") from error
+        raise IsolationRefused(f"{step} refused: {error.strerror}") from error
     return True
 
 
@@ -105,17 +110,21 @@ def _leave_namespaces(standing: tuple[int, int]) -> bool:
 def _stand_in(init: int, reports: int, watch: int, cell: dict[str, Any]) -> NoReturn:
     """Wait for the cell's end, or end it when told to; then end the same way."""
     lifeline = cell.get("lifeline")
+    group = ControlGroup(cell["limits"])
     try:
         _end_on_signals(cell)
+        group.add(init)
+        with contextlib.suppress(BrokenPipeError):
+            os.write(watch, _BOUNDED if group.bounds_memory else _UNBOUNDED)
         said = _await_line(reports, lifeline)
         if said == _READY:
             if lifeline is not None:
                 os.write(lifeline, b"ready\n")
             _close_all_but(reports, watch, lifeline)
             said = _await_line(reports, lifeline)
-        _stop(init, cell)
+        _stop(init, cell, group)
     except _Stopped as stopped:
-        _stop(init, cell)
+        _stop(init, cell, group)
         _end_by(stopped.number)
     kind, _, rest = said.partition(" ")
     if kind == "error":
@@ -155,13 +164,14 @@ def _await_line(reports: int, lifeline: int | None) -> str:
             said += byte
 
 
-def _stop(init: int, cell: dict[str, Any]) -> None:
+def _stop(init: int, cell: dict[str, Any], group: ControlGroup) -> None:
     """End the cell and wait until every process of it is gone."""
     for number in _FATAL:
         signal.signal(number, signal.SIG_IGN)
     with contextlib.suppress(ProcessLookupError):
         os.kill(init, signal.SIGKILL if cell["level"] == "namespaces" else signal.SIGTERM)
     os.waitpid(init, 0)
+    group.remove()
 
 
 def _end_as(status: int) -> NoReturn:
@@ -198,8 +208,15 @@ def _reporting(report: int) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        _tell(report, f"error {error}")
+        _tell(report, f"error {_in_words(error)}")
         os._exit(REFUSED)
+
+
+def _in_words(error: BaseException) -> str:
+    """Return what an error says, without the number that the system calls begin with."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+    return str(error)
 
 
 def _tell(report: int, line: str) -> None:
@@ -207,19 +224,24 @@ def _tell(report: int, line: str) -> None:
         os.write(report, line.replace("\n", " ").encode() + b"\n")
 
 
-def _become_init(cell: dict[str, Any], report: int, watched: int, user: int) -> None:
+def _become_init(cell: dict[str, Any], report: int, watched: int, user: int, *, in_own_namespace: bool) -> None:
     """Prepare what the payload will see, fork it and reap what it leaves. Returns only in the payload."""
     namespaces = cell["level"] == "namespaces"
     linux.set_dumpable(False)
     linux.signal_when_parent_dies(signal.SIGKILL if namespaces else signal.SIGTERM)
-    if select.select([watched], [], [], 0)[0]:
-        os._exit(REFUSED)
+    bounded = os.read(watched, 1)
+    if not bounded:
+        os._exit(REFUSED)  # the stand-in died before it could be watched
     scratch = None
     if namespaces:
         # Not earlier: a new root becomes that of every process in the mount namespace, and the stand-in needs the old one.
         linux.unshare(linux.CLONE_NEWNS)
         linux.raise_loopback()
         private_root.build(cell, user or NOBODY)
+        if in_own_namespace:
+            # Another user namespace would give back capabilities, and with them more of the kernel to attack.
+            with open("/proc/sys/user/max_user_namespaces", "w") as file:
+                file.write("0")
     else:
         linux.adopt_orphans()
         scratch = tempfile.mkdtemp(prefix="warpsmith-")
@@ -228,28 +250,18 @@ def _become_init(cell: dict[str, Any], report: int, watched: int, user: int) -> 
             os.chown(scratch, cell["user"], cell["user"])
     payload = os.fork()
     if payload:
-        _reap(payload, report, scratch)
+        memory = cell["limits"].get("memory_bytes") if bounded == _UNBOUNDED else None
+        _reap(payload, report, scratch, memory)
     os.close(watched)
 
 
-def _reap(payload: int, report: int, scratch: str | None) -> NoReturn:
-    """Wait for the payload, collecting every orphan on the way, and report its status."""
-
-    def stop(number: int, _: FrameType | None) -> NoReturn:
-        raise _Stopped(number)
-
-    status: int = signal.SIGKILL
-    try:
-        signal.signal(signal.SIGTERM, stop)
-        for number in (signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, signal.SIG_IGN)
-        _close_all_but(report)
-        pid = 0
-        while pid != payload:
-            pid, status = os.waitpid(-1, 0)
-    except _Stopped:
-        status = signal.SIGTERM
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+def _reap(payload: int, report: int, scratch: str | None, memory: int | None) -> NoReturn:
+    """Wait for the payload, collecting every orphan on the way, and report its status; kill it over ``memory`` bytes."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD, signal.SIGTERM])
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    _close_all_but(report)
+    status = _await_payload(payload, memory)
     if scratch is not None:
         kill_descendants()
         shutil.rmtree(scratch, ignore_errors=True)
@@ -257,12 +269,28 @@ def _reap(payload: int, report: int, scratch: str | None) -> NoReturn:
     os._exit(0)
 
 
+def _await_payload(payload: int, memory: int | None) -> int:
+    """Return the payload's wait status; that of a kill when told to end, or once all of it holds more than ``memory``."""
+    while True:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if pid == payload:
+            return status
+        if pid:
+            continue
+        if memory is None:
+            number = signal.sigwait([signal.SIGCHLD, signal.SIGTERM])
+        else:
+            seen = signal.sigtimedwait([signal.SIGCHLD, signal.SIGTERM], _LOOK_SECONDS)
+            number = seen.si_signo if seen else 0
+        if number == signal.SIGTERM or (memory is not None and memory_of_descendants() > memory):
+            return signal.SIGKILL
+
+
 def _become_payload(cell: dict[str, Any], user: int, *, in_own_namespace: bool) -> None:
     """Take everything from this process that the payload shall not have."""
     os.setsid()
     _limit(cell, user, in_own_namespace=in_own_namespace)
-    if user == 0:
-        linux.drop_bounding_capabilities()
+    linux.drop_bounding_capabilities()
     if cell["user"] is not None and user == 0:
         os.setgroups([])
         os.setresgid(cell["user"], cell["user"], cell["user"])
@@ -274,7 +302,23 @@ def _become_payload(cell: dict[str, Any], user: int, *, in_own_namespace: bool) 
     os.umask(0o022)
     os.environ.clear()
     os.environ.update(cell["env"])
+    if cell["level"] == "limits":
+        landlock.restrict(_rights(cell))
     os.chdir(cell["cwd"])
+
+
+def _rights(cell: dict[str, Any]) -> list[tuple[str, int]]:
+    """List what Landlock leaves to a cell: the paths it names, and what every program needs."""
+    devices = [f"/dev/{name}" for name in private_root.DEVICES]
+    if cell["gpu"]:
+        devices += [f"/dev/{name}" for name in os.listdir("/dev") if private_root.is_gpu_device(name)]
+    readable = (*private_root.SYSTEM, "/etc/passwd", "/etc/group", "/sys", "/proc", *cell["readable"])
+    return [
+        *((path, landlock.READ) for path in readable),
+        *((path, landlock.WRITE) for path in ("/dev/shm", cell["env"]["TMPDIR"], *cell["writable"])),  # noqa: S108
+        # CUDA names its threads by writing there.
+        *((path, landlock.DEVICE) for path in (*devices, "/proc/self")),
+    ]
 
 
 def _limit(cell: dict[str, Any], user: int, *, in_own_namespace: bool) -> None:

@@ -17,24 +17,27 @@ from typing import Any, NamedTuple
 from warpsmith_harness import linux
 
 _OLD = "/.old"
-_SYSTEM = (
+_EMPTY = "/.empty"
+SYSTEM = (
     "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/run/current-system", "/opt/cuda",
     "/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/localtime",
     "/etc/nsswitch.conf", "/sys/devices/system",
 )  # fmt: skip
-_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _LINKS = {"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2"}
 _KEPT_FLAGS = {
     "nosuid": linux.MS_NOSUID, "nodev": linux.MS_NODEV, "noexec": linux.MS_NOEXEC, "noatime": linux.MS_NOATIME,
     "nodiratime": linux.MS_NODIRATIME, "relatime": linux.MS_RELATIME, "ro": linux.MS_RDONLY,
 }  # fmt: skip
 _SMALL_TMPFS = "mode=755,size=4m"
-_DEFAULT_TMP_BYTES = 2 * 1024**3
+_MOST_TMP_BYTES = 4 * 1024**3
 
 
-class _Bind(NamedTuple):
+class _Place(NamedTuple):
+    """A path of the new root: ``read`` or ``write`` it as it is outside, or ``hide`` what is there."""
+
     path: str
-    writable: bool
+    way: str
 
 
 def build(cell: dict[str, Any], user: int) -> None:
@@ -43,7 +46,7 @@ def build(cell: dict[str, Any], user: int) -> None:
     Raises:
         OSError: The kernel refused a step; its message names the step and the path.
     """
-    links, binds = _plan(cell)
+    links, places = plan(cell)
     os.umask(0o022)
     linux.mount("", "/", flags=linux.MS_REC | linux.MS_PRIVATE)
     base = os.path.realpath("/tmp")  # noqa: S108  (any folder that surely exists would do: only its place is used)
@@ -53,19 +56,26 @@ def build(cell: dict[str, Any], user: int) -> None:
     os.chdir("/")
     _mount_proc_and_tmp(cell)
     _make_devices(cell["gpu"])
-    for bind in binds:
-        _bind(bind.path)
+    for place in places:
+        if place.way == "hide":
+            _hide(place.path)
+        else:
+            _bind(place.path)
     for link, target in links:
         _link(link, target)
     _write_users(user)
-    _hide(cell.get("hidden", []))
-    _restrict(binds)
+    _restrict(places)
     linux.unmount(_OLD)
     os.rmdir(_OLD)
-    for place in ("/dev", "/"):
+    for built in ("/dev", "/"):
         linux.mount(
-            "", place, flags=linux.MS_REMOUNT | linux.MS_BIND | linux.MS_RDONLY | linux.MS_NOSUID | linux.MS_NODEV
+            "", built, flags=linux.MS_REMOUNT | linux.MS_BIND | linux.MS_RDONLY | linux.MS_NOSUID | linux.MS_NODEV
         )
+
+
+def is_gpu_device(name: str) -> bool:
+    """Whether an entry of ``/dev`` belongs to NVIDIA's driver, or to its counterpart on WSL2."""
+    return name.startswith("nvidia") or name == "dxg"
 
 
 def resolve(path: str) -> tuple[list[tuple[str, str]], str]:
@@ -93,33 +103,43 @@ def resolve(path: str) -> tuple[list[tuple[str, str]], str]:
     return links, here
 
 
-def _plan(cell: dict[str, Any]) -> tuple[list[tuple[str, str]], list[_Bind]]:
-    """List links and binds, parents first; what is missing is left out, and what a parent shows already is not repeated."""
-    wanted = [(path, False) for path in (*_SYSTEM, *cell["readable"])]
+def plan(cell: dict[str, Any]) -> tuple[list[tuple[str, str]], list[_Place]]:
+    """List links and places, parents first; what is missing is left out, and what a parent shows already is not repeated."""
+    wanted = [(path, "hide") for path in cell.get("hidden", [])]
+    wanted += [(path, "read") for path in (*SYSTEM, *cell["readable"])]
     if cell["gpu"]:
-        wanted.append(("/sys", False))
-    wanted += [(path, True) for path in cell["writable"]]
+        wanted.append(("/sys", "read"))
+    wanted += [(path, "write") for path in cell["writable"]]
     links: dict[str, str] = {}
-    modes: dict[str, bool] = {}
-    for path, writable in wanted:
+    ways: dict[str, str] = {}
+    for path, way in wanted:
         met, real = resolve(path)
         if real == "/":
             raise OSError(f"{path} is the whole file system: name the folders that are needed")
         if os.path.exists(real):
-            links.update(met)
-            modes[real] = modes.get(real, False) or writable
-    binds: list[_Bind] = []
-    for path in sorted(modes, key=lambda each: each.count("/")):
-        above = nearest(path, binds)
-        if above is None or above.writable != modes[path]:
-            binds.append(_Bind(path, modes[path]))
-    return list(links.items()), binds
+            links.update(met if way != "hide" else ())
+            ways[real] = way
+    places: list[_Place] = []
+    for path in sorted(ways, key=lambda each: each.count("/")):
+        above = _nearest(path, places)
+        if (above.way if above else "hide") != ways[path]:
+            places.append(_Place(path, ways[path]))
+    return list(links.items()), places
 
 
-def nearest(path: str, binds: list[_Bind]) -> _Bind | None:
-    """Return the deepest bind that ``path`` lies at or below."""
-    above = [bind for bind in binds if path == bind.path or path.startswith(bind.path + "/")]
-    return max(above, key=lambda bind: len(bind.path)) if above else None
+def _nearest(path: str, places: list[_Place]) -> _Place | None:
+    """Return the deepest place that ``path`` is, or lies in."""
+    above = [place for place in places if path == place.path or path.startswith(place.path + "/")]
+    return max(above, key=lambda place: len(place.path)) if above else None
+
+
+def _hide(path: str) -> None:
+    """Cover what lies inside a visible folder and must not be seen, by an empty folder or an empty file."""
+    if os.path.isdir(path):
+        linux.mount("tmpfs", path, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, _SMALL_TMPFS)
+    elif os.path.exists(path):
+        os.close(os.open(_EMPTY, os.O_CREAT | os.O_WRONLY, 0o444))
+        linux.mount(_EMPTY, path, flags=linux.MS_BIND)
 
 
 def _bind(path: str, source: str = "") -> None:
@@ -146,7 +166,7 @@ def _mount_proc_and_tmp(cell: dict[str, Any]) -> None:
     os.mkdir("/proc", 0o755)
     linux.mount("proc", "/proc", "proc", guarded | linux.MS_NOEXEC)
     os.mkdir("/tmp", 0o755)  # noqa: S108  (the private one)
-    size = cell["limits"].get("memory_bytes") or _DEFAULT_TMP_BYTES
+    size = min(cell["limits"].get("memory_bytes") or _MOST_TMP_BYTES, _MOST_TMP_BYTES)
     linux.mount("tmpfs", "/tmp", "tmpfs", guarded, f"mode=1777,size={size}")  # noqa: S108
 
 
@@ -154,9 +174,9 @@ def _make_devices(gpu: bool) -> None:
     """Fill ``/dev`` with what every program may expect, and with the GPU's nodes where they are asked for."""
     os.mkdir("/dev", 0o755)
     linux.mount("tmpfs", "/dev", "tmpfs", linux.MS_NOSUID, _SMALL_TMPFS)
-    names = list(_DEVICES)
+    names = list(DEVICES)
     if gpu:
-        names += sorted(name for name in os.listdir(_OLD + "/dev") if name.startswith("nvidia") or name == "dxg")
+        names += sorted(filter(is_gpu_device, os.listdir(_OLD + "/dev")))
     for name in names:
         if os.path.exists(f"{_OLD}/dev/{name}"):
             _bind(f"/dev/{name}")
@@ -175,30 +195,21 @@ def _write_users(user: int) -> None:
         file.write(f"root:x:0:\nwarpsmith:x:{user}:\n")
 
 
-def _hide(paths: list[str]) -> None:
-    """Cover what lies inside a visible folder and must not be seen by an empty folder or an empty file."""
-    for path in paths:
-        if os.path.isdir(path):
-            linux.mount("tmpfs", path, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV | linux.MS_RDONLY, "mode=755,size=4k")
-        elif os.path.exists(path):
-            linux.mount("/dev/null", path, flags=linux.MS_BIND)
-
-
-def _restrict(binds: list[_Bind]) -> None:
-    """Take set-user-id, devices and, where not asked for, writing away from every bind and every mount inside one."""
+def _restrict(places: list[_Place]) -> None:
+    """Take set-user-id, devices and, where not asked for, writing away from every place and every mount inside one."""
     with open("/proc/self/mountinfo") as file:
         lines = [line.split() for line in file]
     for fields in lines:
         path = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), fields[4])
-        bind = nearest(path, binds)
-        if bind is None:
+        place = _nearest(path, places)
+        if place is None:
             continue
         flags = linux.MS_REMOUNT | linux.MS_BIND | linux.MS_NOSUID | linux.MS_NODEV
         for option in fields[5].split(","):
             flags |= _KEPT_FLAGS.get(option, 0)
         try:
-            linux.mount("", path, flags=flags | (0 if bind.writable else linux.MS_RDONLY))
+            linux.mount("", path, flags=flags | (0 if place.way == "write" else linux.MS_RDONLY))
         except PermissionError:
             # A mount that cannot even be reached (someone's FUSE folder) cannot be written to either.
-            if path == bind.path:
+            if path == place.path:
                 raise

@@ -1,5 +1,6 @@
 import asyncio
 import re
+import secrets
 import time
 from pathlib import Path
 
@@ -12,6 +13,12 @@ from sandbox.isolation.limits import ResourceLimits
 from sandbox.workspace import Workspace
 
 from .conftest import REFERENCE, Hands
+
+
+@pytest.fixture
+def nap() -> str:
+    """A duration for ``sleep`` that no other test uses, so that its process can be told from all others."""
+    return f"1000.{secrets.randbelow(10**12):012d}"
 
 
 def alive(marker: str) -> list[int]:
@@ -68,32 +75,32 @@ async def test_a_shell_that_ends_is_replaced_and_the_model_told(hands: Hands) ->
         assert await hands.done("Bash", command="echo [$a]; pwd") == f"[]\n{hands.folder}"
 
 
-async def test_a_time_limit_stops_a_command_with_everything_it_started(hands: Hands) -> None:
-    text = await hands.refused("Bash", command="echo begun; setsid sleep 4321 & sleep 4322", timeout_seconds=1)
+async def test_a_time_limit_stops_a_command_with_everything_it_started(hands: Hands, nap: str) -> None:
+    text = await hands.refused("Bash", command=f"echo begun; setsid sleep {nap} & sleep {nap}", timeout_seconds=1)
     assert text.startswith("begun\n[stopped after 1 s")
-    assert alive("sleep 432") == []
+    assert alive(nap) == []
     assert await hands.done("Bash", command="echo next") == "next"
 
 
-async def test_a_cancelled_command_leaves_nothing_behind(hands: Hands) -> None:
+async def test_a_cancelled_command_leaves_nothing_behind(hands: Hands, nap: str) -> None:
     await hands.done("Bash", command="true")
-    task = asyncio.create_task(hands.use("Bash", command="sleep 5432"))
-    while not alive("sleep 5432"):
+    task = asyncio.create_task(hands.use("Bash", command=f"sleep {nap}"))
+    while not alive(nap):
         await asyncio.sleep(0.01)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert alive("sleep 5432") == []
+    assert alive(nap) == []
     assert await hands.done("Bash", command="echo next") == "next"
 
 
-async def test_closing_leaves_nothing_behind_and_can_be_done_twice(hands: Hands) -> None:
-    await hands.done("Bash", command="setsid sleep 6543 & disown")
-    await hands.done("Bash", command="sleep 6544", run_in_background=True)
-    assert alive("sleep 654")
+async def test_closing_leaves_nothing_behind_and_can_be_done_twice(hands: Hands, nap: str) -> None:
+    await hands.done("Bash", command=f"setsid sleep {nap} & disown")
+    await hands.done("Bash", command=f"sleep {nap}", run_in_background=True)
+    assert alive(nap)
     hands.all.close()
     hands.all.close()
-    assert alive("sleep 654") == []
+    assert alive(nap) == []
 
 
 async def test_a_gigabyte_of_output_is_read_and_not_kept(hands: Hands) -> None:
@@ -133,15 +140,15 @@ async def test_a_background_command_is_watched_and_ends_by_itself(hands: Hands) 
     assert "already" in await hands.refused("KillBash", bash_id="bash_1")
 
 
-async def test_a_background_command_is_killed(hands: Hands) -> None:
-    await hands.done("Bash", command="sleep 7654 & sleep 7655", run_in_background=True)
-    assert alive("sleep 765")
+async def test_a_background_command_is_killed(hands: Hands, nap: str) -> None:
+    await hands.done("Bash", command=f"sleep {nap} & sleep {nap}", run_in_background=True)
+    assert alive(nap)
     assert await hands.done("KillBash", bash_id="bash_1") == "bash_1 was killed."
     assert "was killed" in await hands.done("BashOutput", bash_id="bash_1")
     deadline = time.monotonic() + 10
-    while alive("sleep 765") and time.monotonic() < deadline:
+    while alive(nap) and time.monotonic() < deadline:
         await asyncio.sleep(0.01)
-    assert alive("sleep 765") == []
+    assert alive(nap) == []
 
 
 async def test_a_chatty_background_command_goes_on_and_its_log_ends(hands: Hands) -> None:
@@ -153,7 +160,7 @@ async def test_a_chatty_background_command_goes_on_and_its_log_ends(hands: Hands
 
 
 async def test_background_commands_end_with_their_shell_and_the_model_is_told(hands: Hands) -> None:
-    await hands.done("Bash", command="sleep 8765", run_in_background=True)
+    await hands.done("Bash", command="sleep 1000", run_in_background=True)
     assert "new shell" in await hands.done("Bash", command="exit")
     assert "was lost" in await hands.refused("BashOutput", bash_id="bash_1")
     assert "was lost" in await hands.refused("KillBash", bash_id="bash_1")
@@ -200,14 +207,14 @@ async def test_files_pass_between_shell_and_file_tools(hands: Hands) -> None:
     await hands.done("Bash", command="rm -r kernels/new")
 
 
-async def test_the_shell_works_with_limits_only(workspace: Workspace) -> None:
+async def test_the_shell_works_with_limits_only(workspace: Workspace, nap: str) -> None:
     tools = workspace_tools(workspace, ResourceLimits(), print)
     hands = Hands(tools, workspace, [])
     try:
         await hands.done("Bash", command="cd kernels; x=1")
         assert await hands.done("Bash", command="echo $x; pwd; touch a.cu") == f"1\n{hands.folder}/kernels"
         assert (hands.folder / "kernels/a.cu").exists()
-        await hands.refused("Bash", command="setsid sleep 9876 & sleep 9877", timeout_seconds=1)
-        assert alive("sleep 987") == []
+        await hands.refused("Bash", command=f"setsid sleep {nap} & sleep {nap}", timeout_seconds=1)
+        assert alive(nap) == []
     finally:
         tools.close()
