@@ -30,6 +30,7 @@ def test_there_are_examples():
     assert len(EXAMPLES) >= 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
 def test_the_judge_accepts_the_cpu_kernel(example, tmp_path):
     candidate = workspace(example, tmp_path / "candidate", ".cpp")
