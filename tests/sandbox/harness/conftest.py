@@ -9,11 +9,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from warpsmith_harness import load
 
 from sandbox.task import TaskSpec
 
 HEADER = "import torch\nfrom torch import nn\n"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread() -> Iterator[None]:
+    """Compute on one thread: the tensors are small, and a busy machine makes torch's threads wait for each other."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(autouse=True)

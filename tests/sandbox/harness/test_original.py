@@ -70,6 +70,7 @@ class TestAccepted:
             ("x * 2", "torch.randn(8, 64, dtype=torch.complex64)"),
             ("torch.relu(x)", "torch.randn(1, 64).expand(8, 64)"),
             ("x.sum()", "torch.rand(8, 64)"),
+            ("x.sum().expand(5)", "torch.rand(8, 64)"),
         ],
     )
     def test_outputs_of_every_kind(self, make_task, body, inputs) -> None:
