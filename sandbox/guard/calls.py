@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from sandbox.guard.outside import Outside
-from sandbox.guard.state import Frame, State
+from sandbox.guard.state import ELEMENTS, Frame, State
 from sandbox.guard.torch_names import CONTAINER_METHODS
 from sandbox.guard.values import A_TENSOR, PLAIN, Function, Value, joined
 
@@ -73,9 +73,9 @@ class Calls:
                     self.state.set_attribute(instance, str(named), arguments[2])
                 return PLAIN
             case "enumerate" if arguments:
-                return pairs([PLAIN, _element(arguments[0])])
+                return pairs([PLAIN, self.state.element(arguments[0])])
             case "zip":
-                return pairs([_element(each) for each in arguments])
+                return pairs([self.state.element(each) for each in arguments])
         return None
 
     def apply(
@@ -116,7 +116,7 @@ class Calls:
         for name, value in keywords.items():
             if name == "**":
                 for each in names:
-                    self.state.assign(inner, each, _element(value))
+                    self.state.assign(inner, each, self.state.element(value))
             elif name in names:
                 self.state.assign(inner, name, value)
             if name not in names and parameters.kwarg is not None:
@@ -126,11 +126,6 @@ class Calls:
         return self.state.returned(inner)
 
     def _look_at_decorators(self, function: Function, given: Value) -> None:
-        known = {
-            ast.dump(each)
-            for node in ast.walk(self.state.file.original)
-            for each in getattr(node, "decorator_list", [])
-        }
         for decorator in getattr(function.node, "decorator_list", []):
             called = decorator.func if isinstance(decorator, ast.Call) else decorator
             dotted = self.state.file.dotted(called)
@@ -139,7 +134,9 @@ class Calls:
                     "result-cache", decorator, "keeps results for tensors; their content may change"
                 )
             plain = isinstance(called, ast.Name) and called.id in _PLAIN_DECORATORS
-            if not (plain or dotted in _DECORATORS | _CACHES or ast.dump(decorator) in known):
+            if not (
+                plain or dotted in _DECORATORS | _CACHES or ast.dump(decorator) in self.state.file.original_decorators
+            ):
                 self.state.findings.add(
                     "decorator", decorator, "hides what is called; write what it does into the function"
                 )
@@ -204,7 +201,7 @@ class Calls:
         if ref.startswith("autograd:"):
             return self._autograd(ref.partition(":")[2], arguments, frame)
         if ref in _HIGHER_ORDER and arguments:
-            given = [_element(each) | each for each in arguments[1:]]
+            given = [self.state.element(each) | each for each in arguments[1:]]
             called = self.apply(arguments[0], given, {}, node, frame)
             return joined([called, *arguments]) if ref == "functools.partial" else called.held() | called
         return self.outside.call(ref, arguments, keywords, node, frame, receiver, self._register)
@@ -213,9 +210,11 @@ class Calls:
         """Give the receiver of ``register_buffer`` and its like the attribute it registers."""
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args):
             return
-        for instance in self.expressions.evaluate(node.func.value, frame).instances:
-            if isinstance(node.args[0], ast.Constant):
-                self.state.set_attribute(instance, str(node.args[0].value), value)
+        name = str(node.args[0].value) if isinstance(node.args[0], ast.Constant) else ELEMENTS
+        receiver = self.expressions.evaluate(node.func.value, frame)
+        for instance in receiver.instances | ({frame.owner} if isinstance(node.func.value, ast.Call) else set()):
+            self.state.set_attribute(instance, name, value)
+            self.state.set_attribute(instance, ELEMENTS, value)
 
     def _is_container_method(self, receiver: Value, name: str) -> bool:
         own = any(self.state.methods(each, name) for each in receiver.instances)
@@ -226,17 +225,15 @@ class Calls:
         if func.attr in {"get", "pop", "setdefault"} and given:
             self.expressions.look_for_cache(func, given[0], frame)
         if func.attr in _MUTATORS and isinstance(func.value, ast.Name | ast.Attribute):
-            put = joined([*(_element(each) for each in given), *given])
+            put = joined([*(self.state.element(each) for each in given), *given])
             self.expressions.store(func.value, receiver | put.held(), frame)
+            for instance in receiver.instances:
+                self.state.set_attribute(instance, ELEMENTS, put.element())
         if func.attr == "items":
-            return pairs([PLAIN, _element(receiver)])
+            return pairs([PLAIN, self.state.element(receiver)])
         if func.attr in {"keys", "values"}:
             return receiver
-        return joined([_element(receiver), *given[1:]])
-
-
-def _element(value: Value) -> Value:
-    return value.element() if value.items is None else joined(value.items)
+        return joined([self.state.element(receiver), *given[1:]])
 
 
 def pairs(items: list[Value]) -> Value:

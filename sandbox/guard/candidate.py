@@ -74,6 +74,12 @@ class CandidateFile:
         return frozenset(found)
 
     @cached_property
+    def original_decorators(self) -> frozenset[str]:
+        """The decorators that the original uses, as dumps of their expressions."""
+        found = (each for node in ast.walk(self.original) for each in getattr(node, "decorator_list", []))
+        return frozenset(map(ast.dump, found))
+
+    @cached_property
     def changed(self) -> tuple[ast.stmt, ...]:
         """The statements that the original does not have in the same place: of the module, or of a class of that name."""
         return tuple(_changed(self.tree.body, self.original.body))

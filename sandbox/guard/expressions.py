@@ -63,7 +63,7 @@ class Expressions:
             case ast.List() | ast.Set():
                 return joined([self.evaluate(each, frame) for each in node.elts]).held()
             case ast.Starred():
-                return element_of(self.evaluate(node.value, frame))
+                return self.state.element(self.evaluate(node.value, frame))
             case ast.Dict():
                 for key in filter(None, node.keys):
                     self.look_for_cache(key, self.evaluate(key, frame), frame)
@@ -87,7 +87,7 @@ class Expressions:
 
     def _comprehension(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp, frame: Frame) -> Value:
         for generator in node.generators:
-            self.store(generator.target, element_of(self.evaluate(generator.iter, frame)), frame)
+            self.store(generator.target, self.state.element(self.evaluate(generator.iter, frame)), frame)
             for condition in generator.ifs:
                 self.evaluate(condition, frame)
         if isinstance(node, ast.DictComp):
@@ -136,7 +136,7 @@ class Expressions:
         at = node.slice.value if isinstance(node.slice, ast.Constant) else None
         if value.items is not None and isinstance(at, int) and -len(value.items) <= at < len(value.items):
             return value.items[at]
-        return element_of(value)
+        return self.state.element(value)
 
     def look_for_cache(self, node: ast.AST, key: Value, frame: Frame) -> None:
         """Refuse looking anything up by which input this is."""
@@ -154,7 +154,7 @@ class Expressions:
             case ast.Name():
                 self.state.assign(frame, target.id, value)
             case ast.Tuple() | ast.List():
-                for each, part in _unpacked(target, value):
+                for each, part in self._unpacked(target, value):
                     self.store(each, part, frame)
             case ast.Starred():
                 self.store(target.value, value.held(), frame)
@@ -162,6 +162,14 @@ class Expressions:
                 self._store_attribute(target, value, frame)
             case ast.Subscript():
                 self._store_item(target, value, frame, in_place=in_place)
+
+    def _unpacked(self, target: ast.Tuple | ast.List, value: Value) -> Iterator[tuple[ast.expr, Value]]:
+        starred = any(isinstance(each, ast.Starred) for each in target.elts)
+        if value.items is not None and len(value.items) == len(target.elts) and not starred:
+            yield from zip(target.elts, value.items, strict=True)
+            return
+        for each in target.elts:
+            yield each, self.state.element(value)
 
     def _store_attribute(self, target: ast.Attribute, value: Value, frame: Frame) -> None:
         owner = self.evaluate(target.value, frame)
@@ -178,17 +186,3 @@ class Expressions:
             self.state.compute(target, "writing into a tensor")
         if isinstance(target.value, ast.Name | ast.Attribute) and not base.is_tensor:
             self.store(target.value, base | value.held(), frame)
-
-
-def element_of(value: Value) -> Value:
-    """Return what iterating over a value gives; the parts of a tuple of known length are joined."""
-    return value.element() if value.items is None else joined(value.items)
-
-
-def _unpacked(target: ast.Tuple | ast.List, value: Value) -> Iterator[tuple[ast.expr, Value]]:
-    starred = any(isinstance(each, ast.Starred) for each in target.elts)
-    if value.items is not None and len(value.items) == len(target.elts) and not starred:
-        yield from zip(target.elts, value.items, strict=True)
-        return
-    for each in target.elts:
-        yield each, element_of(value)

@@ -11,7 +11,7 @@ import ast
 from collections.abc import Iterator
 
 from sandbox.guard.candidate import CandidateFile
-from sandbox.guard.expressions import Expressions, element_of
+from sandbox.guard.expressions import Expressions
 from sandbox.guard.findings import Findings
 from sandbox.guard.hygiene import check_handlers
 from sandbox.guard.state import Frame, State
@@ -105,7 +105,7 @@ class _Flow:
             case ast.AugAssign():
                 self._aug_assign(node, frame)
             case ast.For() | ast.AsyncFor():
-                store(node.target, element_of(evaluate(node.iter, frame)), frame)
+                store(node.target, self.state.element(evaluate(node.iter, frame)), frame)
                 self.body(node.body + node.orelse, frame)
             case ast.With() | ast.AsyncWith():
                 self._with(node, frame)

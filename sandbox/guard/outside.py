@@ -29,6 +29,7 @@ _REGISTER = frozenset({"register_buffer", "register_parameter", "register_module
 _TENSOR_GIVERS = frozenset(
     {"parameters", "buffers", "named_parameters", "named_buffers", "state_dict", "get_parameter", "get_buffer"}
 )
+_WALKS = frozenset({"children", "modules", "named_children", "named_modules", "get_submodule"})
 _NUMBERS = frozenset(
     {"abs", "int", "float", "bool", "complex", "round", "pow", "divmod", "hash", "format", "any", "all"}
 )
@@ -154,6 +155,11 @@ class Outside:
             return PLAIN
         if method in _TENSOR_GIVERS:
             return A_TENSOR | A_TENSOR.held()
+        if method == "__init__" and f"{module}()" in CONTAINERS:
+            register(node, given.element() | given, frame)
+            return PLAIN
+        if method in _WALKS:
+            return Value(refs=frozenset({"torch.nn.Module()"}))
         if method in MODULE_METHODS:
             return Value(refs=frozenset({f"{module}()"}))
         if not method and f"{module}()" in CONTAINERS | FREE_MODULES:

@@ -10,6 +10,9 @@ from sandbox.guard.candidate import CandidateFile
 from sandbox.guard.findings import Findings
 from sandbox.guard.values import PLAIN, Function, Scope, Value, joined
 
+ELEMENTS = "*"
+"""The attribute that stands for what an instance of a container class holds."""
+
 _MODULE: Scope = (0, False)
 
 
@@ -118,6 +121,12 @@ class State:
         """Return what an attribute may be, from the class or the classes of this file it derives from; null if unset."""
         found = [self._attributes[each, name] for each in self.lineage(owner) if (each, name) in self._attributes]
         return joined(found) if found else None
+
+    def element(self, value: Value) -> Value:
+        """Return what iterating over a value gives: the parts of a tuple, what a container class holds."""
+        held = [self.get_attribute(instance, ELEMENTS) for instance in value.instances]
+        parts = value.element() if value.items is None else joined(value.items)
+        return joined([parts, *filter(None, held)])
 
     def lineage(self, owner: str) -> list[str]:
         """Return a class and the classes of this file it derives from, nearest first."""

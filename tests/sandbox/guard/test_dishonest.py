@@ -95,6 +95,7 @@ FORWARD = {
         "key = (id(x), x.shape)\n        if self.kept.get(key) is not None:\n            return self.kept[key]",
         "result-cache",
     ),
+    "the last input recognised": ("if self.last == x.data_ptr():\n            return self.kept", "result-cache"),
     "a count of calls": ("self.calls += 1\n        if self.calls > 10:\n            return self.kept", "counts-calls"),
     "opening a file": ("open('/tmp/answer').read()", "file-access"),
     "loading a file": ("return torch.load('answer.pt')", "file-access"),
@@ -357,6 +358,34 @@ def test_a_graph_in_python_is_said(kernelbench: Judge) -> None:
 )
 def test_a_file_that_is_not_what_it_should_be(source: str, rule: str, kernelbench: Judge) -> None:
     assert rule in rejections(kernelbench(source))
+
+
+SEQUENCE = """
+class ModelNew(nn.Sequential):
+    def __init__(self, features=64):
+        {build}
+
+    def forward(self, x):
+        for module in {walk}:
+            x = module(x)
+        return x
+"""
+
+
+@pytest.mark.parametrize(
+    ("build", "walk"),
+    [
+        ("super().__init__(nn.Linear(4, 4), nn.ReLU())", "self"),
+        ("super().__init__(*[nn.ReLU() for _ in range(3)])", "self[1:]"),
+        ("super().__init__(); self.append(nn.ReLU())", "self"),
+        ("super().__init__(); self.add_module(str(0), nn.ReLU())", "self"),
+        ("super().__init__(); self.add_module(str(0), nn.ReLU())", "self.children()"),
+        ("super().__init__(); self.act = nn.ReLU()", "[self.get_submodule('act')]"),
+    ],
+)
+def test_a_container_of_torchs_modules(build: str, walk: str, kernelbench: Judge) -> None:
+    found = rejections(kernelbench(HEAD + SEQUENCE.format(build=build, walk=walk)))
+    assert {"torch-computation", "unknown-call"} & set(found)
 
 
 def test_a_missing_file_is_a_finding() -> None:
