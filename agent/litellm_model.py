@@ -7,6 +7,7 @@ question is asked. Its own retries are off: what failed, and whether to ask agai
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import re
 import threading
@@ -128,13 +129,20 @@ class LiteLLMModel:
 def import_litellm() -> ModuleType:
     """Import LiteLLM: with its bundled price list instead of a download, no telemetry, nothing printed."""
     with _IMPORTING:
-        os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
-        import litellm
+        return _imported()
 
-        litellm.telemetry = False
-        litellm.suppress_debug_info = True
-        litellm.drop_params = True
-        return litellm
+
+@functools.cache
+def _imported() -> ModuleType:
+    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
+    import litellm
+
+    litellm.telemetry = False
+    litellm.suppress_debug_info = True
+    litellm.drop_params = True
+    practice = [{"role": "user", "content": ""}]  # the first question loads a second's worth of modules more
+    list(litellm.completion("openai/none", practice, stream=True, mock_response="", api_key="none"))
+    return litellm
 
 
 async def _unsilent(stream: AsyncIterator[Any]) -> AsyncIterator[Any]:

@@ -137,10 +137,15 @@ def _quoted(source: str, class_name: str) -> str:
     """Return the source, or of a long one the class with a note on what was left out."""
     if len(source) <= _LONGEST_SOURCE:
         return source.rstrip()
-    tree = ast.parse(source)
-    node = next(node for node in ast.walk(tree) if isinstance(node, ast.ClassDef) and node.name == class_name)
-    text = ast.get_source_segment(source, node) or ""
-    count = source.count("\n") + 1
-    return (
-        f"# lines {node.lineno} to {node.end_lineno} of {count}; Read the file for the rest\n{text[:_LONGEST_SOURCE]}"
-    )
+    node = _class(source, class_name)
+    text = (ast.get_source_segment(source, node) if node else source) or source
+    lines = f"lines {node.lineno} to {node.end_lineno}" if node else "the beginning"
+    return f"# {lines} of {source.count(chr(10)) + 1}; Read the file for the rest\n{text[:_LONGEST_SOURCE]}"
+
+
+def _class(source: str, name: str) -> ast.ClassDef | None:
+    try:
+        nodes = ast.walk(ast.parse(source))
+    except SyntaxError:  # the judge says so, as the task's fault
+        return None
+    return next((node for node in nodes if isinstance(node, ast.ClassDef) and node.name == name), None)

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -20,6 +16,7 @@ from agent.state import SessionState
 from agent.store import read_events
 from tests.agent.support import MODULE, make_settings, make_spec
 from tests.servers.engine_process import EngineProcess
+from tests.servers.headless_process import start_headless
 from tests.servers.openai_server import Call, OpenAIServer, Reply
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.xdist_group("judge")]
@@ -82,18 +79,6 @@ SCRIPT = [
 ]
 
 
-def run_headless(spec, settings, **how):
-    """Run the command as a process; return its status, and what it printed."""
-    code = (
-        "import json, sys\n"
-        "from agent.headless import run\nfrom agent.settings import Settings\nfrom sandbox.task import TaskSpec\n"
-        "spec, settings, how = json.loads(sys.argv[1])\n"
-        "sys.exit(run(TaskSpec.from_json(spec), Settings.from_json(settings), **how))\n"
-    )
-    arguments = json.dumps([spec.to_json(), settings.to_json(), how])
-    return subprocess.run([sys.executable, "-P", "-c", code, arguments], capture_output=True, text=True)
-
-
 def fold(folder):
     state = SessionState()
     for item in read_events(folder):
@@ -117,7 +102,7 @@ def recorded(tmp_path_factory):
     folder = tmp_path_factory.mktemp("recorded")
     with OpenAIServer(SCRIPT) as server:
         settings = make_settings(folder, model="openai/test", api_base=server.base_url)
-        done = run_headless(make_spec(folder), settings, json=True)
+        done = start_headless(make_spec(folder), settings, json=True).finish()
     return done, settings, find_session(settings.home, "last"), server.requests
 
 
@@ -161,12 +146,13 @@ def test_the_list_shows_it(recorded):
 def test_replaying_it_gives_the_same_outcome_with_todays_samples(recorded, tmp_path):
     _, settings, folder, _ = recorded
     replaying = make_settings(tmp_path, model=f"replay:{folder}", cache=settings.cache)
-    done = run_headless(make_spec(tmp_path), replaying)
+    done = start_headless(make_spec(tmp_path), replaying).finish()
     assert done.returncode == 0, done.stderr
     today = find_session(replaying.home, "last")
     assert outcomes(today) == outcomes(folder)
     assert fold(today).best.verdict.profile.samples != fold(folder).best.verdict.profile.samples
     assert "best: attempt" in done.stdout
+    assert done.stdout.splitlines()[-1] == f"session: {today}"
     assert "attempt 1: reward -1" in done.stderr
 
 
@@ -174,14 +160,14 @@ def test_a_replay_on_another_module_diverges_and_says_where(recorded, tmp_path):
     _, settings, folder, _ = recorded
     other = MODULE.replace("return y * y - x", "return y * y + x")
     replaying = make_settings(tmp_path, model=f"replay:{folder}", cache=settings.cache)
-    done = run_headless(make_spec(tmp_path, other), replaying)
+    done = start_headless(make_spec(tmp_path, other), replaying).finish()
     assert done.returncode == 1
     assert "replay_diverged" in done.stdout
     assert "Check" in done.stdout
 
 
 def test_it_is_accepted_in_part_judged_landed_and_undone_byte_by_byte(recorded, tmp_path):
-    _, settings, folder, _ = recorded
+    _, _, folder, _ = recorded
     copy = tmp_path / "sessions" / folder.name
     shutil.copytree(folder, copy)
     project = Path(json.loads((copy / "session.json").read_text())["task"]["root"])
@@ -223,13 +209,3 @@ def test_a_kill_while_the_judge_works_loses_nothing_that_was_judged(recorded, tm
         assert len(state.judged) == 1
         assert state.open_calls == {}
         assert (killed / "workspace" / FILE).read_text() == KERNEL
-
-
-def test_summary_lines_name_the_session(recorded):
-    from agent.headless import summary
-
-    _, _, folder, _ = recorded
-    state = fold(folder)
-    with contextlib.redirect_stdout(io.StringIO()):
-        text = summary(state, ev.RunEnded(reason=EndReason.FINISHED), folder)
-    assert text.splitlines()[-1] == f"session: {folder}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import shutil
 import signal
 import subprocess
@@ -102,7 +103,9 @@ def test_a_kill_in_the_middle_of_a_tool_gives_the_call_a_result_on_resuming(sess
     with EngineProcess(folder) as engine:
         engine.send(cmd.Run())
         engine.wait_for(ev.ToolStarted, lambda event: event.name == "Bash")
+        family = psutil.Process(engine.process.pid).children(recursive=True)
         engine.process.kill()
+    assert psutil.wait_procs(family, timeout=10)[1] == []
     with EngineProcess(folder) as engine:
         assert "shell" in engine.wait_for(ev.SessionResumed).note
         engine.send(cmd.Steer("use float4"))
@@ -218,6 +221,24 @@ def test_an_interpreter_without_torch_is_a_fault_of_the_environment(tmp_path):
         engine.send(cmd.Run())
         ended = engine.wait_for(ev.RunEnded)
     assert ended.reason == EndReason.ENVIRONMENT
+
+
+def test_a_full_disk_ends_the_run_with_its_reason_and_the_session_goes_on_with_room(session):
+    folder = session(DONE, DONE)
+    with EngineProcess(folder) as engine:
+        engine.wait_for(ev.EngineReady)
+        room = (folder / "events.jsonl").stat().st_size + 2_000
+        resource.prlimit(engine.process.pid, resource.RLIMIT_FSIZE, (room, room))
+        engine.send(cmd.Run())
+        ended = engine.wait_for(ev.RunEnded)
+        assert ended.reason == EndReason.ENVIRONMENT
+        assert "cannot be written" in ended.detail
+        engine.send(cmd.Close())
+        assert engine.finish() == 0
+    assert (folder / "events.jsonl").read_bytes().endswith(b"\n")
+    with EngineProcess(folder) as engine:
+        engine.send(cmd.Run())
+        engine.wait_for(ev.RunEnded, finished)
 
 
 def test_a_workspace_that_is_gone_is_made_again_from_the_blobs(session):

@@ -1,0 +1,131 @@
+"""A session without a screen: what it prints where, and its exit code for each way it can end."""
+
+from __future__ import annotations
+
+import json
+import signal
+
+import psutil
+import pytest
+
+from agent import events as ev
+from agent.events import EndReason
+from agent.headless import narration, resume
+from agent.session import create_session, find_session
+from agent.store import SessionWriter, read_events
+from sandbox.errors import ExitCode
+from tests.agent.support import make_recording, make_settings, make_spec, make_turn, make_verdict
+from tests.servers.headless_process import start_headless
+
+DONE = make_turn("It cannot be made faster.")
+
+
+def test_without_a_correct_candidate_it_is_1_and_the_summary_is_on_stdout(tmp_path):
+    settings = make_settings(tmp_path, model=f"replay:{make_recording(tmp_path, DONE, DONE)}")
+    done = start_headless(make_spec(tmp_path), settings).finish()
+    assert done.returncode == ExitCode.FAILED
+    assert done.stdout.splitlines() == [
+        "ended: finished",
+        "no correct candidate in 0 attempts",
+        f"session: {find_session(settings.home, 'last')}",
+    ]
+    assert "[1] It cannot be made faster." in done.stderr
+
+
+def test_json_prints_events_only(tmp_path):
+    settings = make_settings(tmp_path, model=f"replay:{make_recording(tmp_path, DONE, DONE)}")
+    done = start_headless(make_spec(tmp_path), settings, json=True).finish()
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    folder = find_session(settings.home, "last")
+    assert [line for line in lines if "n" in line] == list(map(json.loads, (folder / "events.jsonl").open()))
+    assert "delta" in {line["type"] for line in lines}
+
+
+@pytest.mark.parametrize(("model", "said"), [("", "No model is chosen"), ("replay:nothing", "no recording")])
+def test_without_a_model_it_is_3(tmp_path, model, said):
+    done = start_headless(make_spec(tmp_path), make_settings(tmp_path, model=model)).finish()
+    assert done.returncode == ExitCode.ENVIRONMENT
+    assert said in done.stdout
+
+
+def test_a_file_that_is_gone_is_2(tmp_path):
+    spec = make_spec(tmp_path)
+    spec.path.unlink()
+    done = start_headless(spec, make_settings(tmp_path)).finish()
+    assert done.returncode == ExitCode.USAGE
+    assert "does not exist" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def broken(:\n" + "# padding\n" * 4000,
+        "import a_package_that_is_nowhere",
+        "from torch import nn\nclass Shifted(nn.Module):\n    def __init__(self, w):\n        raise OSError('no')",
+    ],
+)
+def test_a_task_that_cannot_be_used_is_2(tmp_path, source):
+    sleep = make_turn("", ("Bash", {"command": "sleep 4321"}))
+    settings = make_settings(tmp_path, model=f"replay:{make_recording(tmp_path, sleep)}")
+    done = start_headless(make_spec(tmp_path, source), settings).finish()
+    assert done.returncode == ExitCode.USAGE
+    assert "task_unusable" in done.stdout
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_interrupts_the_run_and_is_130(tmp_path, number):
+    sleep = make_turn("", ("Bash", {"command": "sleep 4321"}))
+    settings = make_settings(tmp_path, model=f"replay:{make_recording(tmp_path, sleep)}")
+    running = start_headless(make_spec(tmp_path), settings)
+    for line in running.process.stderr:
+        if "Bash" in line:
+            break
+    family = psutil.Process(running.process.pid).children(recursive=True)
+    running.process.send_signal(number)
+    done = running.finish()
+    assert done.returncode == ExitCode.INTERRUPTED
+    assert "ended: interrupted" in done.stdout
+    assert psutil.wait_procs(family, timeout=5)[1] == []
+
+
+def test_an_engine_that_is_killed_is_a_fault_of_ours_and_the_session_can_go_on(tmp_path):
+    sleep = make_turn("", ("Bash", {"command": "sleep 4321"}))
+    settings = make_settings(tmp_path, model=f"replay:{make_recording(tmp_path, sleep, DONE, DONE)}")
+    running = start_headless(make_spec(tmp_path), settings)
+    for line in running.process.stderr:
+        if "Bash" in line:
+            break
+    engine = next(c for c in psutil.Process(running.process.pid).children() if "agent.engine" in c.cmdline())
+    family = engine.children(recursive=True)
+    engine.kill()
+    assert running.finish().returncode == ExitCode.INTERNAL
+    assert psutil.wait_procs(family, timeout=10)[1] == []
+    assert resume(find_session(settings.home, "last")) == ExitCode.FAILED
+
+
+def test_resuming_counts_what_was_judged_before(tmp_path, capfd):
+    settings = make_settings(tmp_path, model=f"replay:{make_recording(tmp_path, DONE)}")
+    folder = create_session(make_spec(tmp_path), settings, settings.home)
+    writer = SessionWriter(folder)
+    blob = writer.blob(b"")
+    files = {"shifted.py": blob}
+    spec = make_spec(tmp_path).to_json()
+    writer.append(ev.SessionStarted(task=spec, model="", device="cpu", versions={}, files=files))
+    verdict = make_verdict(tier="full").to_json()
+    writer.append(ev.Attempt(attempt=1, files=files, verdict=verdict))
+    writer.append(ev.RunStarted(turn_limit=1))
+    writer.close()
+    assert resume(folder) == ExitCode.OK
+    assert "best: attempt 1 of 1: reward 3, 2.00x eager [1.90, 2.10]" in capfd.readouterr().out
+    reasons = [item.event.reason for item in read_events(folder) if isinstance(item.event, ev.RunEnded)]
+    assert reasons == [EndReason.INTERRUPTED, EndReason.FINISHED]
+
+
+def test_narration_says_what_matters_and_nothing_else():
+    message = {"role": "tool", "tool_call_id": "a", "content": "x"}
+    assert narration(ev.ToolFinished(call_id="a", name="Read", ok=True, message=message, seconds=1)) == ""
+    assert narration(ev.ToolStarted(call_id="a", name="Bash", arguments={"command": "ls\npwd"})) == "  Bash ls"
+    assert (
+        narration(ev.ModelRetry(turn=1, error="It was busy.", wait_seconds=2.0)) == "It was busy. Asking again in 2 s."
+    )
+    assert narration(ev.ErrorEvent(what="A.", where="b", next_step="C.")) == "A. (b) C."
