@@ -93,6 +93,9 @@ class Bench:
         if "task_problem" in answer:
             what, where, next_step = answer["task_problem"]
             raise TaskError(what, where=where, next_step=next_step)
+        if "CUDA error" in answer.get("fault", ""):
+            self.stop()
+            raise ProcessLost(f"The bench process lost its device: {answer['fault']}")
         if "fault" in answer:
             raise EnvironmentFault(
                 f"The bench process failed: {answer['fault']}.",

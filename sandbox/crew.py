@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,9 @@ from sandbox.workers import Worker, Zygote
 
 _SHARED_VARIABLES = ("CUDA_", "GOMP_", "KMP_", "LD_LIBRARY_PATH", "MKL_", "NVIDIA_", "OMP_", "PYTORCH_", "TORCH_")
 """Variables that times depend on: a worker gets them as the bench does, and nothing else of the developer's."""
+
+
+_THREADS_EACH_CPU = 8
 
 
 class Crew:
@@ -34,6 +37,9 @@ class Crew:
         accepted: What accepting the task found out (``warpsmith_harness.original.accept``).
         environment: Versions and device, as the developer's interpreter tells them.
         threads: Threads of a CPU operation, on both sides.
+        modes: The baselines there may be, eager first.
+        broken_modes: Baselines that took the bench with them, and how.
+        site_packages: Where the interpreter keeps packages.
         fresh: Why workers are started afresh instead of forked, or empty.
         transport: How tensors cross to workers: ``host`` or ``cuda``.
         check: Called while waiting; raises to give up.
@@ -61,6 +67,9 @@ class Crew:
         self.accepted: dict[str, Any] = {}
         self.environment: dict[str, Any] = {}
         self.threads = 1
+        self.modes: list[str] = []
+        self.broken_modes: dict[str, str] = {}
+        self.site_packages: tuple[Path, ...] = ()
         self.fresh = ""
         self.transport = "host" if spec.device == "cpu" else "cuda"
         self.kernels_cache = cache / "kernels"
@@ -101,8 +110,14 @@ class Crew:
         assert self._bench is not None  # open() made it
         return self._bench
 
-    def start_worker(self, snapshot: Path) -> Worker:
-        """Start an isolated worker that sees the task, the interpreter and the candidate's snapshot."""
+    def start_worker(self, snapshot: Path, extensions: Path | None, variables: Mapping[str, str]) -> Worker:
+        """Start an isolated worker that sees the task, the interpreter and the candidate's snapshot.
+
+        Args:
+            snapshot: Folder with the candidate's files.
+            extensions: Where a candidate that compiles its own extension may keep it, for the workers that follow.
+            variables: Environment variables beside the usual ones.
+        """
         if self._zygote is None or not self._zygote.alive:
             self.open()
         assert self._zygote is not None  # open() made it
@@ -111,12 +126,12 @@ class Crew:
         home.mkdir()
         cell = Cell(
             readable=self._readable(snapshot),
-            writable=(home,),
+            writable=(home, *((extensions,) if extensions else ())),
             cwd=home,
-            env=self._worker_variables(),
+            env={**self._worker_variables(), **variables, "TORCH_EXTENSIONS_DIR": str(extensions or home)},
             limits=Limits(
                 memory_bytes=self._limits.memory_bytes,
-                processes=self._limits.processes,
+                processes=self._limits.processes + _THREADS_EACH_CPU * (os.cpu_count() or 1),
                 file_bytes=self._limits.file_bytes,
             ),
             gpu=self._spec.device != "cpu",
@@ -133,7 +148,13 @@ class Crew:
     def _take(self, opened: Message) -> None:
         self.accepted = opened["accepted"]
         self.environment = opened["environment"]
-        self.threads = opened["threads"]
+        self.threads = self.environment["threads"]
+        self.modes = [mode for mode in opened["modes"] if mode not in self.broken_modes]
+        self.site_packages = tuple(Path(folder) for folder in opened["site_packages"])
+        if self.on_gpu:
+            watch = self.watch()
+            self.environment["driver"] = watch.driver
+            watch.close()
 
     def _readable(self, snapshot: Path) -> tuple[Path, ...]:
         project = self._spec.root if "." in self._spec.module_name else self._spec.path.parent
@@ -154,5 +175,6 @@ class Crew:
         return {**os.environ, **self._spec.env, "PYTHONDONTWRITEBYTECODE": "1"}
 
     def _worker_variables(self) -> dict[str, str]:
+        path = f"{self._spec.python.parent}:/usr/local/cuda/bin:/usr/local/bin:/usr/bin:/bin"
         shared = {key: value for key, value in os.environ.items() if key.startswith(_SHARED_VARIABLES)}
-        return {**shared, **self._spec.env, "PYTHONDONTWRITEBYTECODE": "1"}
+        return {"PATH": path, **shared, **self._spec.env, "PYTHONDONTWRITEBYTECODE": "1"}

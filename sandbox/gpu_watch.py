@@ -14,7 +14,9 @@ _BUSY_PERCENT = 5
 
 
 class DeviceWatch(Protocol):
-    """Looks at a device between batches."""
+    """Looks at a device between batches. ``driver`` is its driver's version, or empty."""
+
+    driver: str
 
     def trouble(self, own: set[int]) -> str:
         """Return why samples taken since the last look are not to be trusted, or an empty string.
@@ -30,6 +32,8 @@ class DeviceWatch(Protocol):
 class NoWatch:
     """For devices that nothing is known about."""
 
+    driver = ""
+
     def trouble(self, own: set[int]) -> str:  # noqa: ARG002  # the protocol's signature
         """Report nothing."""
         return ""
@@ -44,18 +48,17 @@ class GpuWatch:
     Args:
         nvml: The imported ``pynvml``, initialised.
         handle: Of the device.
+
+    Attributes:
+        driver: The driver's version.
     """
 
     def __init__(self, nvml: types.ModuleType, handle: Any) -> None:
         self._nvml: Any = nvml
         self._handle = handle
         self._seen = int(time.time() * 1_000_000)
-
-    @property
-    def driver(self) -> str:
-        """The driver's version."""
-        version = self._nvml.nvmlSystemGetDriverVersion()
-        return version.decode() if isinstance(version, bytes) else str(version)
+        version = nvml.nvmlSystemGetDriverVersion()
+        self.driver = version.decode() if isinstance(version, bytes) else str(version)
 
     def trouble(self, own: set[int]) -> str:
         """Return why samples since the last look are not to be trusted, or an empty string."""

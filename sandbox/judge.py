@@ -183,11 +183,20 @@ class Judge:
         snapshot = write_snapshot(files, work / "candidate")
         for attempt in (1, 2):
             trial = Trial(
-                crew, self.spec, self._isolation, snapshot, files, tier, self._limits, progress, forgiving=attempt == 1
+                crew,
+                self.spec,
+                self._isolation,
+                snapshot,
+                files,
+                tier,
+                self._limits,
+                progress,
+                forgiving=attempt == 1,
+                cancel=self._cancel,
             )
             try:
                 trial.run()
-            except Cancelled:
+            except (Cancelled, InterruptedError):
                 trial.cancelled = True
             except ProcessLost:
                 if attempt == 2:

@@ -110,7 +110,7 @@ class PlacementRun:
         self._rounds(times, time.monotonic() + seconds)
         self._latencies(times)
         if thorough:
-            times.warm = {side: self._batch(side, _LATENCY_CALLS, cold=False)[0] for side in self._sides}
+            times.warm = {CANDIDATE: self._batch(CANDIDATE, _LATENCY_CALLS, cold=False)[0]} if self._worker else {}
         if self._worker is not None and not times.disturbed:
             times.findings = self._findings(times, self._worker)
         return times
@@ -129,6 +129,8 @@ class PlacementRun:
             close_all(descriptors)
         self._bases, self._slots = len(placed["bases"]), placed["slots"]
         self._output_bytes = placed["output_bytes"]
+        if not placed["recallable"]:
+            self._recalled = set()
 
     def _rounds(self, times: PlacementTimes, deadline: float) -> None:
         taken = dropped = 0
@@ -174,7 +176,7 @@ class PlacementRun:
         self, side: str, calls: int, *, keep: bool = False, cold: bool = True
     ) -> tuple[list[float], VerifyCase | None]:
         turns = [self._turn() for _ in range(calls)]
-        kept = self._random.randrange(calls) if keep else -1
+        kept = calls - 1 if keep else -1  # the last: an output may share memory with inputs that a later call gets
         fill = min(_LONGEST_FILL_US, 1.3 * self._host_us[side] + _FILL_MARGIN_US) if self._on_gpu else 0.0
         request = {"kind": "device", "turns": turns, "keep": kept, "cold": cold, "fill_us": fill}
         started = time.perf_counter_ns()

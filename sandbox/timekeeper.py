@@ -10,6 +10,7 @@ from sandbox.crew import Crew
 from sandbox.gpu_watch import DeviceWatch
 from sandbox.judge_limits import JudgeLimits, TierLimits
 from sandbox.lease import lease
+from sandbox.processes import ProcessLost
 from sandbox.profile_report import COMPILE, EAGER, Modes, baselines, profile_report
 from sandbox.profiling import COPY, PlacementRun, PlacementTimes, medians
 from sandbox.progress import Progress, Stage
@@ -92,7 +93,7 @@ class Timekeeper:
         modes = self._prepare(None)
         with self._leased() as watch:
             times = self._run(None, modes, watch).run(self._limits.quick.profile_seconds, thorough=False)
-        notes = [f"{mode} took {seconds:.1f} s to get ready" for mode, seconds in modes.seconds.items()]
+        notes = [f"{mode} took {seconds:.1f} s to get ready" for mode, seconds in modes.seconds.items() if seconds]
         if times.disturbed:
             notes.append(f"the times are not to be trusted: {times.disturbed}")
         return TimedOriginal(baselines([times], modes), medians([times.device], COPY) or 0.0, tuple(notes))
@@ -102,12 +103,25 @@ class Timekeeper:
 
     def _prepare(self, wanted: list[str] | None) -> Modes:
         """Compile the baselines that are wanted and not ready; a mode that cannot be is named with the reason."""
-        self._progress(Stage("profile", "preparing the baselines"))
+        ready: list[str] = []
+        errors: dict[str, str] = {}
+        seconds: dict[str, float] = {}
+        for mode in [mode for mode in self._crew.modes if wanted is None or mode in wanted]:
+            self._progress(Stage("profile", f"preparing the baseline {mode}"))
+            try:
+                errors[mode], seconds[mode] = self._prepare_one(mode)
+            except ProcessLost as lost:
+                self._crew.broken_modes[mode] = f"torch.compile took the process with it: {lost}"
+                raise
+            ready += [] if errors[mode] else [mode]
+        failed = {mode: error for mode, error in errors.items() if error}
+        return Modes(tuple(ready), {**failed, **self._crew.broken_modes}, seconds)
+
+    def _prepare_one(self, mode: str) -> tuple[str, float]:
         limit = self._limits.compile_seconds
-        patience = self._limits.bench_seconds + limit * (len(wanted) if wanted else 4)
-        told, _ = self._crew.bench.ask({"op": "prepare", "modes": wanted, "seconds": limit}, patience)
-        ready = [mode for mode in told["ready"] if wanted is None or mode in wanted]
-        return Modes(tuple(ready), told["errors"], told["seconds"])
+        request = {"op": "prepare", "mode": mode, "seconds": limit}
+        told, _ = self._crew.bench.ask(request, limit + self._limits.bench_seconds)
+        return told["error"], told["took"]
 
     def _place(self, start_worker: Callable[[], Worker], modes: Modes, watch: DeviceWatch) -> PlacementTimes:
         worker = start_worker()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -9,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sandbox.build import build_kernels
+from sandbox.build import build_kernels, has_sources
 from sandbox.crew import Crew
 from sandbox.guard import check_source
 from sandbox.isolation import Isolation
@@ -34,6 +36,8 @@ from sandbox.verdict import (
 from sandbox.verifying import CasePlan, Verification, Verifier, describe_death, describe_failure, failed_case
 from sandbox.workers import CandidateFailed, Worker, WorkerDied
 
+_LOST_DEVICE = "CUDA error"
+
 
 class LoadFailed(Exception):
     """The candidate could not be loaded in a worker; says why."""
@@ -51,6 +55,7 @@ class Trial:
         tier: ``quick`` or ``full``.
         limits: Time and memory limits.
         progress: Told what is being done.
+        cancel: Stops the compilers.
         forgiving: Whether a killed worker is taken for an accident, which ``ProcessLost`` tells.
 
     Attributes:
@@ -69,6 +74,7 @@ class Trial:
         progress: Progress,
         *,
         forgiving: bool,
+        cancel: threading.Event | None,
     ) -> None:
         self._crew = crew
         self._spec = spec
@@ -79,6 +85,8 @@ class Trial:
         self._limits = limits
         self._progress = progress
         self._forgiving = forgiving
+        self._cancel = cancel
+        self._extensions = _extensions_folder(snapshot, files, spec)
         self._manifest: dict[str, Any] | None = None
         self._build: BuildReport | None = None
         self._guard: GuardReport | None = None
@@ -118,6 +126,9 @@ class Trial:
         )
 
     def _run_build(self) -> bool:
+        if not has_sources(self._snapshot / "kernels"):
+            self._build = BuildReport(ok=True, seconds=0.0)
+            return True
         with self._part("build", "building the kernels"):
             built = build_kernels(
                 self._snapshot / "kernels",
@@ -125,6 +136,8 @@ class Trial:
                 cache=self._crew.kernels_cache,
                 isolation=self._isolation,
                 progress=self._progress,
+                site_packages=self._crew.site_packages,
+                cancel=self._cancel,
             )
         self._build = built.report
         self._manifest = None if built.manifest is None else built.manifest.to_json()
@@ -159,9 +172,9 @@ class Trial:
         self._profile = outcome.report
         return self._passed()
 
-    def start_worker(self) -> Worker:
+    def start_worker(self, variables: Mapping[str, str] | None = None) -> Worker:
         """Start a worker and load the candidate in it; raises ``LoadFailed``."""
-        worker = self._crew.start_worker(self._snapshot)
+        worker = self._crew.start_worker(self._snapshot, self._extensions, variables or {})
         request = {
             "op": "load",
             "folder": str(self._snapshot),
@@ -169,8 +182,7 @@ class Trial:
             "manifest": self._manifest,
             "threads": self._crew.threads,
         }
-        inline = self._manifest is None
-        seconds = self._limits.inline_load_seconds if inline else self._limits.load_seconds
+        seconds = self._limits.inline_load_seconds if self._extensions else self._limits.load_seconds
         try:
             worker.ask(request, seconds)
         except WorkerDied as died:
@@ -196,7 +208,22 @@ class Trial:
             worker.stop()
         if verifier.died is not None:
             self._forgive(verifier.died)
+        if not verification.report.ok and _LOST_DEVICE in verification.report.cases[-1].reason:
+            return self._located(verification)
         return verification
+
+    def _located(self, verification: Verification) -> Verification:
+        """Find the kernel that lost the device by waiting for each one; without it the error shows up anywhere."""
+        try:
+            worker = self.start_worker({"CUDA_LAUNCH_BLOCKING": "1"})
+        except LoadFailed:
+            return verification
+        try:
+            verifier = Verifier(self._crew.bench, worker, self._crew.transport, self._files, self._limits)
+            again = verifier.verify([CasePlan(verification.report.cases[-1].name)])
+        finally:
+            worker.stop()
+        return verification if again.report.ok else again
 
     def _forgive(self, died: WorkerDied) -> None:
         """Take the first time a worker is killed for an accident: it may have been anybody."""
@@ -210,6 +237,7 @@ class Trial:
         watches = watched + [""] * count
         plans = [CasePlan(f"fresh inputs {number + 1}", watch=watches[number]) for number in range(count)]
         if self._tier == "full":
+            plans += [CasePlan("the same inputs three times", watch="repeat")]
             scales = {"inputs times 8": 8.0, "tiny inputs": 2.0**-10, "inputs with flipped signs": -1.0}
             plans += [CasePlan(name, scale) for name, scale in scales.items()]
         return plans
@@ -239,6 +267,16 @@ class Trial:
             yield
         finally:
             self._seconds[name] = time.monotonic() - started
+
+
+def _extensions_folder(snapshot: Path, files: Mapping[str, bytes], spec: TaskSpec) -> Path | None:
+    """Return a new folder for the extension of a candidate that compiles its own, or None for any other."""
+    if b"cpp_extension" not in files[spec.candidate_file]:
+        return None
+    folder = snapshot.parent / "extensions"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    return folder
 
 
 def _kernels_name(spec: TaskSpec) -> str:

@@ -14,6 +14,8 @@ from sandbox.wire import Message
 from sandbox.workers import CandidateFailed, Death, Worker, WorkerDied
 
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<function>\S+)')
+_BINDING = re.compile(r'File "<binding of (?P<name>\w+)>", line')
+_LONGEST_EVIDENCE = 2000
 _SENT = ("structure", "inputs", "state", "touched_inputs", "touched_state", "regions", "sizes")
 
 
@@ -85,11 +87,12 @@ class Verifier:
         question, descriptors = self._bench.ask(draw, self._limits.bench_seconds)
         try:
             request: Message = {"op": "answer", "watch": plan.watch, **{key: question[key] for key in _SENT}}
-            answer = self._worker.ask(request, self._limits.call_seconds, descriptors)
+            answer = checked_answer(self._worker.ask(request, self._limits.call_seconds, descriptors))
         finally:
             close_all(descriptors)
         compared, _ = self._bench.ask({"op": "compare", **sent_outputs(answer)}, self._limits.bench_seconds)
-        return case_of(plan.name, compared), read_findings(answer.get("findings", [])), compared["notes"]
+        notes = [*compared["notes"], *(str(note) for note in answer["notes"])]
+        return case_of(plan.name, compared), read_findings(answer["findings"]), notes
 
 
 def sent_outputs(answer: Message) -> Message:
@@ -109,17 +112,26 @@ def failed_case(name: str, reason: str) -> VerifyCase:
     return VerifyCase(name, ok=False, max_abs_error=None, max_rel_error=None, reason=reason)
 
 
+def checked_answer(answer: Message) -> Message:
+    """Return a worker's answer if it has the form of one; raises ``WorkerDied``: nothing it sends may hurt the parent."""
+    findings, notes = answer.get("findings"), answer.get("notes")
+    if not (
+        isinstance(findings, list) and isinstance(notes, list) and all(isinstance(item, dict) for item in findings)
+    ):
+        raise WorkerDied(Death("sent an answer that makes no sense", ""))
+    return answer
+
+
 def read_findings(found: Iterable[Mapping[str, str]]) -> list[Finding]:
-    """Return what a worker reports of its own guard; raises ``WorkerDied`` for what cannot be findings."""
-    try:
-        return [
-            Finding(
-                str(item["rule"]), "reject" if item["severity"] == "reject" else "label", str(item["evidence"])[:2000]
-            )
-            for item in found
-        ]
-    except (KeyError, TypeError) as error:
-        raise WorkerDied(Death("sent an answer that makes no sense", "")) from error
+    """Return what a worker reports of its own guard."""
+    return [
+        Finding(
+            str(item.get("rule")),
+            "label" if item.get("severity") == "label" else "reject",
+            str(item.get("evidence"))[:_LONGEST_EVIDENCE],
+        )
+        for item in found
+    ]
 
 
 def describe_failure(failure: CandidateFailed) -> str:
@@ -129,20 +141,9 @@ def describe_failure(failure: CandidateFailed) -> str:
 
 def describe_death(death: Death, files: Mapping[str, bytes]) -> str:
     """Say how the candidate ended: ``crashed with SIGSEGV in fused_norm (model_new.py:12)``."""
+    kernel = _BINDING.search(death.log)
     for frame in _FRAME.finditer(death.log):
         name = next((name for name in files if frame["file"].endswith("/" + name)), None)
-        if name is None:
-            continue
-        kernel = _kernel_on_line(files, name, int(frame["line"]))
-        return f"{death.what} in {kernel or frame['function']} ({name}:{frame['line']})"
+        if name is not None:
+            return f"{death.what} in {kernel['name'] if kernel else frame['function']} ({name}:{frame['line']})"
     return death.what
-
-
-def _kernel_on_line(files: Mapping[str, bytes], name: str, line: int) -> str:
-    """Return the launcher that a line of the candidate calls, if it calls one."""
-    lines = files[name].decode(errors="replace").splitlines()
-    text = lines[line - 1] if 0 < line <= len(lines) else ""
-    kernels = (content for path, content in files.items() if path.startswith("kernels/"))
-    sources = b"\n".join(kernels).decode(errors="replace")
-    called = re.findall(r"(\w+)\s*\(", text)
-    return next((word for word in called if re.search(rf'extern\s+"C"[^;{{]*\b{word}\s*\(', sources)), "")

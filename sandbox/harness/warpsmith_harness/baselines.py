@@ -54,10 +54,9 @@ class Baselines:
         """Return a mode that is ready."""
         return self._ready[mode]
 
-    @property
-    def ready(self) -> List[str]:
-        """The modes that can be timed, eager first."""
-        return [mode for mode in self.modes if mode in self._ready]
+    def tried(self, mode: str) -> bool:
+        """Tell whether a mode is ready, or known not to be."""
+        return mode in self._ready or mode in self.errors
 
     def prepare(
         self,
@@ -74,7 +73,7 @@ class Baselines:
             limit: Seconds it may take.
             wanted_elsewhere: Asked now and then; where it says yes, the mode is left for another time.
         """
-        if mode in self._ready or mode in self.errors:
+        if self.tried(mode):
             return
         started = time.monotonic()
         try:

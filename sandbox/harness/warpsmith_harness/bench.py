@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import platform
+import sysconfig
 import traceback
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Tuple
@@ -48,6 +49,8 @@ class Bench:
 
         self._channel = channel
         self._task = task = load_task(spec)
+        if task.device.type == "cuda":
+            torch.cuda.set_device(task.device)
         self.accepted = accept(task)
         self._reference = task.reference()
         self._memory = memory(task.device)
@@ -72,8 +75,15 @@ class Bench:
             "original": self._original,
         }
 
+    @property
+    def modes(self) -> List[str]:
+        """Every baseline there may be, eager first."""
+        return self._baselines.modes
+
     def serve(self) -> int:
         """Answer until the parent is gone; prepare the next verdict while it rests."""
+        import torch
+
         from warpsmith_harness.problems import TaskProblem
 
         while True:
@@ -89,6 +99,8 @@ class Bench:
                 answer, descriptors = self._operations[request["op"]](request)
             except TaskProblem as problem:
                 answer = {"task_problem": [problem.what, problem.where, problem.next_step]}
+            except torch.cuda.OutOfMemoryError as error:
+                answer = {"task_problem": [f"It does not fit beside its copies: {error}", "", "Give smaller inputs."]}
             except Exception as error:
                 answer = {"fault": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()[-8000:]}
             self._channel.send({**answer, "id": request["id"]}, descriptors)
@@ -136,15 +148,10 @@ class Bench:
             return {"ok": False, "max_abs_error": None, "max_rel_error": None, "reason": reason, "notes": notes}
 
     def _prepare(self, request: Message) -> Answer:
-        """Compile baselines: ``modes`` by name, or all where it is null, each within ``seconds``."""
-        for mode in request["modes"] or self._baselines.modes:
-            self._prepare_mode(mode, request["seconds"])
-        return {
-            "ready": self._baselines.ready,
-            "modes": self._baselines.modes,
-            "errors": self._baselines.errors,
-            "seconds": self._baselines.seconds,
-        }, []
+        """Compile a baseline, ``mode``, within ``seconds``; ``error`` says why it cannot be timed."""
+        mode = request["mode"]
+        self._prepare_mode(mode, request["seconds"])
+        return {"error": self._baselines.errors.get(mode, ""), "took": self._baselines.seconds.get(mode, 0.0)}, []
 
     def _place(self, request: Message) -> Answer:
         """Draw new buffers and contents, and share them with ``worker``."""
@@ -167,6 +174,7 @@ class Bench:
             bases=[notes[start : start + width] for start in range(0, len(flat), width)],
             state=dict(zip(own, notes[len(flat) :])),
             slots=placement.arena.slots,
+            recallable=not self.accepted["mutates"],
             rollable=placement.rollable,
             output_bytes=sum(tensor.numel() * tensor.element_size() for tensor in outputs.expected),
         )
@@ -220,7 +228,7 @@ class Bench:
                 self._ahead.append(self._examiner.draw())
             except TaskProblem:  # met again, and told, when a verdict draws
                 self._resting = None
-        elif resting["compile_seconds"] > 0 and COMPILE not in [*self._baselines.ready, *self._baselines.errors]:
+        elif resting["compile_seconds"] > 0 and not self._baselines.tried(COMPILE):
             self._prepare_mode(COMPILE, resting["compile_seconds"], lambda: self._channel.ready(0))
         else:
             self._resting = None
@@ -249,8 +257,13 @@ def _serve(channel: Channel, spec: Dict[str, Any]) -> int:
     except TaskProblem as problem:
         channel.send({"task_problem": [problem.what, problem.where, problem.next_step]})
         return 2
-    environment = {**_machine(spec["device"]), "threads": bench.threads}
-    channel.send({"accepted": bench.accepted, "environment": environment, "threads": bench.threads})
+    told = {
+        "accepted": bench.accepted,
+        "environment": {**_machine(spec["device"]), "threads": bench.threads},
+        "modes": bench.modes,
+        "site_packages": sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}),
+    }
+    channel.send(told)
     return bench.serve()
 
 

@@ -119,3 +119,6 @@ def _relocate(module: nn.Module) -> None:
     moved = [values.clone_like(tensor.detach()) for tensor in tensors]
     for tensor, copy in zip(tensors, moved):
         tensor.data = copy
+    for part in module.modules():
+        if isinstance(part, nn.RNNBase):  # its weights are fast only in one piece
+            part.flatten_parameters()

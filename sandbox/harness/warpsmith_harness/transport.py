@@ -20,6 +20,8 @@ ALIGNMENT = 256
 _COPY_DEFAULT = 4
 _LAZY_PEER_ACCESS = 1
 _IPC_HANDLE_BYTES = 64
+_DEVICE_BLOCK = 2 * 1024 * 1024
+"""The driver cuts smaller allocations out of blocks of this size, and sharing one of them shares the whole block."""
 
 Note = Dict[str, Any]
 
@@ -112,8 +114,9 @@ class _IpcHandle(ctypes.Structure):
 
 def make_region(kind: str, size: int) -> Region:
     """Return new shared memory of at least ``size`` bytes."""
-    size = max(ALIGNMENT, size)
-    return CudaRegion(size) if kind == "cuda" else HostRegion(size)
+    if kind == "cuda":
+        return CudaRegion(max(1, -(-size // _DEVICE_BLOCK)) * _DEVICE_BLOCK)
+    return HostRegion(max(ALIGNMENT, size))
 
 
 def open_region(handle: Dict[str, Any], descriptors: Sequence[int]) -> Region:

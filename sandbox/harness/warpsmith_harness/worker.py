@@ -22,13 +22,24 @@ from warpsmith_harness.load import LoadedTask
 from warpsmith_harness.placement import time_side
 from warpsmith_harness.problems import CandidateProblem, place, summary
 from warpsmith_harness.protocol import Channel, ChannelClosed, Message
+from warpsmith_harness.questions import same_bits
 from warpsmith_harness.threads import all_threads
 from warpsmith_harness.timing import Arena, Stopwatch, make_stopwatch
 from warpsmith_harness.trace import device_activity, ownership
-from warpsmith_harness.transport import Region, TransportError, bytes_needed, describe, open_region, pack, unpack
+from warpsmith_harness.transport import (
+    Region,
+    TransportError,
+    bytes_needed,
+    cuda_runtime,
+    describe,
+    open_region,
+    pack,
+    unpack,
+)
 from warpsmith_harness.watch import Checksums, Finding, HeldOutputs, OperatorWatch, call_watched, delegation, mutation
 
 _HELD_BYTES = 512 * 1024 * 1024
+_REPEATS = 2
 
 
 class Worker:
@@ -77,6 +88,7 @@ class Worker:
         if self._task.device.type == "cuda":
             torch.cuda.set_device(self._task.device)
             torch.zeros(1, device=self._task.device)
+            cuda_runtime()  # found now: a kernel library may bring another one
         self._folder = Path(request["folder"])
         self._manifest = request["manifest"]
         bound = None if self._manifest is None else kernels.bind(self._manifest, request["kernels"])
@@ -86,7 +98,11 @@ class Worker:
         return {"threads": self._threads}
 
     def _answer(self, request: Message) -> Message:
-        """Answer one question, watched as ``watch`` says: ``operators``, ``device`` or nothing beyond the usual."""
+        """Answer one question, watched as ``watch`` says.
+
+        ``operators`` counts what torch computes, ``device`` lists the kernels of another call, ``repeat`` answers the last
+        of three calls on the same inputs and notes whether they differ.
+        """
         tensors = unpack(request["inputs"], self._incoming, self._task.device)
         self._set_state(request["state"])
         args, kwargs = values.rebuild(request["structure"], tensors)
@@ -102,10 +118,23 @@ class Worker:
             found += mutation(sums.changed()) + self._held.findings()
             found += delegation(watch.computed if watch else {}, self._task.spec["policy"])
             self._held.hold(outputs, own.values())
+            notes: List[str] = []
+            if request["watch"] == "repeat" and not touched:
+                outputs, notes = self._repeat(args, kwargs, outputs)
             answer = self._send(structure, outputs, [given[name] for name in touched])
             if request["watch"] == "device":
                 found += self._device_findings(args, kwargs)
-        return {**answer, "findings": found}
+        return {**answer, "findings": found, "notes": notes}
+
+    def _repeat(
+        self, args: Sequence[Any], kwargs: Dict[str, Any], first: List[torch.Tensor]
+    ) -> Tuple[List[torch.Tensor], List[str]]:
+        """Call twice more; return the last outputs, and a note where the three do not agree bit for bit."""
+        runs = [values.flatten(self._call(args, kwargs))[0] for _ in range(_REPEATS)]
+        for outputs in runs:
+            if len(outputs) != len(first) or not all(map(_same, outputs, first)):
+                return outputs, ["Calls on the same inputs do not agree bit for bit; the last of three is compared."]
+        return runs[-1], []
 
     def _call(self, args: Sequence[Any], kwargs: Dict[str, Any]) -> Any:
         """Call the candidate with all threads; what surrounds the call needs one, and no pool that spins behind it."""
@@ -190,6 +219,11 @@ def run(options: Dict[str, Any], task: Optional[LoadedTask]) -> int:
 def main(arguments: List[str]) -> int:
     """Run a worker that was started afresh."""
     return run(startup.options(arguments), None)
+
+
+def _same(first: torch.Tensor, second: torch.Tensor) -> bool:
+    alike = (first.dtype, first.shape, first.stride()) == (second.dtype, second.shape, second.stride())
+    return alike and same_bits(first, second)
 
 
 def _describe(error: Exception, folder: Path) -> Dict[str, str]:

@@ -1,0 +1,212 @@
+"""The judge on a GPU: right, wrong, crashing, hanging and dishonest kernels, through real processes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from sandbox.isolation import best_isolation
+from sandbox.judge import Judge
+from sandbox.judge_limits import JudgeLimits
+from sandbox.task import TaskSpec
+from sandbox.verdict import Verdict
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not Path("/dev/nvidiactl").exists(), reason="there is no NVIDIA GPU"),
+]
+
+REFERENCE = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(dim))
+
+    def forward(self, x, y):
+        return torch.relu(x * self.weight + y)
+
+def get_inputs():
+    return [torch.randn(2048, 4096), torch.randn(2048, 4096)]
+
+def get_init_inputs():
+    return [4096]
+"""
+
+MODEL_NEW = """
+import torch
+from torch import nn
+from kernels import scale_add
+
+class ModelNew(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(dim))
+
+    def forward(self, x, y):
+        out = torch.empty_like(x)
+        scale_add(x, self.weight, y, out, x.shape[0], x.shape[1])
+        return out
+"""
+
+KERNEL = """
+#include <cstdint>
+#include <cuda_runtime.h>
+
+__global__ void scale_add_kernel(const float4* x, const float4* w, const float4* y, float4* out, int64_t n, int64_t d) {
+  int64_t i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
+  if (i >= n) return;
+  float4 a = x[i], b = w[i % d], c = y[i];
+  BODY
+  out[i] = make_float4(fmaxf(a.x * b.x + c.x, 0.f), fmaxf(a.y * b.y + c.y, 0.f),
+                       fmaxf(a.z * b.z + c.z, 0.f), fmaxf(a.w * b.w + c.w, 0.f));
+}
+
+extern "C" int scale_add(const float* x, const float* w, const float* y, float* out, int64_t n, int64_t d,
+                         cudaStream_t stream) {
+  int64_t vectors = n * d / 4;
+  LAUNCH
+  scale_add_kernel<<<(vectors + 255) / 256, 256, 0, stream>>>((const float4*)x, (const float4*)w, (const float4*)y,
+                                                              (float4*)out, vectors, d / 4);
+  return cudaGetLastError();
+}
+"""
+
+SIDE_STREAM = """
+  static cudaStream_t aside = nullptr;
+  if (!aside) cudaStreamCreateWithFlags(&aside, cudaStreamNonBlocking);
+  stream = aside;
+"""
+
+Write = Callable[..., Path]
+
+
+def kernel(body: str = "", launch: str = "") -> str:
+    return KERNEL.replace("BODY", body).replace("LAUNCH", launch)
+
+
+@pytest.fixture
+def candidate(tmp_path: Path) -> Write:
+    def write(source: str = kernel(), python: str = MODEL_NEW) -> Path:
+        (tmp_path / "kernels").mkdir(exist_ok=True)
+        (tmp_path / "model_new.py").write_text(python)
+        (tmp_path / "kernels" / "scale_add.cu").write_text(source)
+        return tmp_path
+
+    return write
+
+
+@pytest.fixture(scope="module")
+def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
+    folder = tmp_path_factory.mktemp("gpu")
+    (folder / "project").mkdir()
+    path = folder / "project" / "scale.py"
+    path.write_text(REFERENCE)
+    spec = TaskSpec("kernelbench", path, "Model", "scale", path.parent, Path(sys.executable), device="cuda:0")
+    limits = JudgeLimits(call_seconds=10.0)
+    with Judge(
+        spec, isolation=best_isolation(), cache=folder / "cache", scratch=folder / "scratch", limits=limits
+    ) as shared:
+        print(shared.environment)
+        yield shared
+
+
+def tell(verdict: Verdict) -> None:
+    """Print what a person would want to know of a run on a machine they cannot see."""
+    print(f"\n{verdict.tier}: reward {verdict.reward}: {verdict.reason}")
+    print({name: round(value, 2) for name, value in vars(verdict.seconds).items()}, verdict.environment)
+    for finding in verdict.guard.findings if verdict.guard else ():
+        print(f"  {finding.severity} {finding.rule}: {finding.evidence}")
+    if verdict.profile is not None:
+        profile = verdict.profile
+        print(
+            f"  device {profile.device_us:.2f} us, latency {profile.latency_us:.1f} us, copy {profile.copy_us:.2f} us"
+        )
+        for name, baseline in profile.baselines.items():
+            print(f"  {name}: {baseline}; {profile.speedup.get(name)}")
+        print(f"  {profile.notes} {profile.disturbed}")
+        print({side: [len(one) for one in lists] for side, lists in profile.samples.items()})
+
+
+@pytest.mark.parametrize("tier", ["quick", "quick", "full"])
+def test_a_right_kernel(judge: Judge, candidate: Write, tier: str) -> None:
+    verdict = judge.check(candidate(), tier)
+    tell(verdict)
+    assert verdict.correct, verdict.reason
+    assert verdict.reward is not None
+    assert verdict.environment["transport"] == "cuda"
+    assert verdict.environment["workers"] == "forked"
+    assert verdict.profile is not None
+    assert verdict.profile.latency_us > verdict.profile.device_us > verdict.profile.copy_us / 4
+    assert verdict.profile.baselines["compile"].device_us is not None
+
+
+def test_the_original(judge: Judge) -> None:
+    profile = judge.original()
+    print(profile)
+    assert profile.copy_us > 0
+    assert profile.baselines["best"].device_us > 0
+
+
+def test_a_wrong_kernel(judge: Judge, candidate: Write) -> None:
+    verdict = judge.check(candidate(kernel(body="c.y *= 1.001f;")))
+    tell(verdict)
+    assert verdict.reward == -1
+    assert verdict.profile is None
+
+
+def test_an_illegal_access_is_named_and_touches_nothing_else(judge: Judge, candidate: Write) -> None:
+    verdict = judge.check(candidate(kernel(body="out[i + (int64_t(1) << 40)] = a;")))
+    tell(verdict)
+    assert verdict.reward == -1
+    assert "illegal memory access" in verdict.reason
+    assert "scale_add" in verdict.reason
+    assert judge.check(candidate()).correct
+
+
+def test_a_kernel_that_never_returns_is_killed(judge: Judge, candidate: Write) -> None:
+    verdict = judge.check(candidate(kernel(body="while (*(volatile float*)x > -1e30f) {}")))
+    tell(verdict)
+    assert verdict.reward == -1
+    assert "did not finish" in verdict.reason
+    assert judge.check(candidate()).correct
+
+
+def test_a_late_write_on_another_stream(judge: Judge, candidate: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    from sandbox.verdict import GuardReport
+
+    monkeypatch.setattr("sandbox.trial.check_source", lambda *_: GuardReport(ok=True))
+    verdict = judge.check(candidate(kernel(launch=SIDE_STREAM)))
+    tell(verdict)
+    assert verdict.reward == -1
+    assert {"late-write", "side-stream"} & {finding.rule for finding in verdict.guard.findings}
+
+
+def test_torch_in_the_place_of_a_kernel(judge: Judge, candidate: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    from sandbox.verdict import GuardReport
+
+    monkeypatch.setattr("sandbox.trial.check_source", lambda *_: GuardReport(ok=True))
+    python = MODEL_NEW.replace("return out", "return torch.relu(x * self.weight + y)")
+    verdict = judge.check(candidate(python=python))
+    tell(verdict)
+    assert verdict.reward == -1
+    assert "delegation" in {finding.rule for finding in verdict.guard.findings}
+
+
+def test_the_reference_against_itself_does_not_win(
+    judge: Judge, candidate: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A/A: the reference as its own candidate, under a policy that lets torch compute."""
+    from sandbox.verdict import GuardReport
+
+    monkeypatch.setattr("sandbox.trial.check_source", lambda *_: GuardReport(ok=True))
+    monkeypatch.setattr("sandbox.trial.Trial._add_findings", lambda *_: None)
+    verdict = judge.check(candidate(python="from scale import Model as ModelNew\n"), "full")
+    tell(verdict)
+    assert verdict.correct, verdict.reason
+    assert verdict.reward == 1
