@@ -145,6 +145,10 @@ class Calls:
 
     def _construct(self, name: str, arguments: list[Value], keywords: Keywords, frame: Frame) -> Value:
         made = Value(instances=frozenset({name}))
+        for method in self.state.special_methods(name):
+            inner = self.state.reach(method, forward=True, itself=made)
+            for parameter in method.node.args.args[1:]:
+                self.state.assign(inner, parameter.arg, made)
         constructors = self.state.methods(name, "__init__")
         for constructor in constructors:
             self.call_function(constructor, arguments, keywords, frame, itself=made)
@@ -204,7 +208,17 @@ class Calls:
             given = [self.state.element(each) | each for each in arguments[1:]]
             called = self.apply(arguments[0], given, {}, node, frame)
             return joined([called, *arguments]) if ref == "functools.partial" else called.held() | called
+        if not ref.startswith(("torch.", "kernels.")):
+            self._call_back([*arguments, *keywords.values()], frame)
         return self.outside.call(ref, arguments, keywords, node, frame, receiver, self._register)
+
+    def _call_back(self, given: list[Value], frame: Frame) -> None:
+        """A function of the file that is handed to something outside may be called there with all else that is handed over."""
+        rest = joined(given)
+        for function in rest.functions:
+            parameters = len(function.node.args.args) - (1 if function.bound else 0)
+            others = [Value(rest.tags | rest.element().tags, instances=rest.instances)] * parameters
+            self.call_function(function, others, {}, frame, itself=Value(instances=frozenset({function.owner})))
 
     def _register(self, node: ast.AST, value: Value, frame: Frame) -> None:
         """Give the receiver of ``register_buffer`` and its like the attribute it registers."""

@@ -104,7 +104,8 @@ class Expressions:
             if frame.forward:
                 self.state.compute(node, "arithmetic on a tensor")
             return Value((tags - {HOLDS}) | {TENSOR})
-        return Value(tags - {ADDRESS}) if isinstance(node.op, ast.Mod | ast.BitAnd) else Value(tags)
+        own = self.state.answer(left | right)
+        return own | Value(tags - {ADDRESS} if isinstance(node.op, ast.Mod | ast.BitAnd) else tags)
 
     def _unary(self, node: ast.UnaryOp, frame: Frame) -> Value:
         value = self.evaluate(node.operand, frame)
@@ -112,7 +113,7 @@ class Expressions:
             return PLAIN
         if value.is_tensor and frame.forward:
             self.state.compute(node, "arithmetic on a tensor")
-        return value.tags_only()
+        return value.tags_only() | self.state.answer(value)
 
     def _compare(self, node: ast.Compare, frame: Frame) -> Value:
         values = [self.evaluate(each, frame) for each in (node.left, *node.comparators)]
@@ -173,6 +174,8 @@ class Expressions:
 
     def _store_attribute(self, target: ast.Attribute, value: Value, frame: Frame) -> None:
         owner = self.evaluate(target.value, frame)
+        if owner.classes and (frame.forward or frame is self.state.module_frame):
+            self.state.findings.add("patch", target, "belongs to everyone; a candidate changes only its own")
         for instance in owner.instances:
             self.state.set_attribute(instance, target.attr, value)
             if frame.forward and value.carries and instance in self.state.file.classes:

@@ -115,6 +115,10 @@ class _Flow:
                 self._try(node, frame)
             case ast.Global():
                 frame.globals.update(node.names)
+            case ast.Nonlocal():
+                frame.outer.update(node.names)
+            case ast.Match():
+                self._match(node, frame)
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 function = Function(node, frame.owner, scope=frame.key)
                 self.state.assign(frame, node.name, Value(functions=frozenset({function})))
@@ -132,8 +136,6 @@ class _Flow:
                 self.expressions.evaluate(child, frame)
             elif isinstance(child, ast.stmt):
                 self._statement(child, frame)
-            elif isinstance(child, ast.match_case):
-                self._others(child, frame)
 
     def _aug_assign(self, node: ast.AugAssign, frame: Frame) -> None:
         before = self.expressions.evaluate(node.target, frame)
@@ -149,10 +151,23 @@ class _Flow:
 
     def _with(self, node: ast.With | ast.AsyncWith, frame: Frame) -> None:
         for item in node.items:
-            value = self.expressions.evaluate(item.context_expr, frame)
+            manager = self.expressions.evaluate(item.context_expr, frame)
+            value = manager | self.state.answer(manager)
             if item.optional_vars is not None:
                 self.expressions.store(item.optional_vars, value, frame)
         self.body(node.body, frame)
+
+    def _match(self, node: ast.Match, frame: Frame) -> None:
+        subject = self.expressions.evaluate(node.subject, frame)
+        anything = subject | self.state.element(subject) | subject.held()
+        for case in node.cases:
+            for part in ast.walk(case.pattern):
+                name = getattr(part, "rest", None) or getattr(part, "name", None)
+                if isinstance(name, str):
+                    self.state.assign(frame, name, anything)
+            if case.guard is not None:
+                self.expressions.evaluate(case.guard, frame)
+            self.body(case.body, frame)
 
     def _try(self, node: ast.Try | ast.TryStar, frame: Frame) -> None:
         if frame.forward:

@@ -10,11 +10,11 @@ from sandbox.guard.names import (
     ALLOWED_IMPORTS,
     FORBIDDEN_ATTRIBUTES,
     FORBIDDEN_BUILTINS,
-    FORBIDDEN_MODULES,
     HOOKS,
     MAGIC_METHODS,
     SUBCLASS_MAKERS,
     denied,
+    forbidden_module,
 )
 
 _TENSOR_CLASSES = frozenset({"torch.Tensor", "torch.nn.Parameter", "torch.nn.parameter.Parameter", "torch.nn.Buffer"})
@@ -74,7 +74,10 @@ class _Hygiene(ast.NodeVisitor):
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
         name = node.attr
-        if name in FORBIDDEN_ATTRIBUTES and not _is_class_name(node):
+        if name == "__name__" and isinstance(node.value, ast.Attribute) and node.value.attr == "__class__":
+            self.visit(node.value.value)
+            return
+        if name in FORBIDDEN_ATTRIBUTES:
             self.findings.add("introspection", node, f"{name} reaches into how Python or torch works")
         if name in SUBCLASS_MAKERS:
             self.findings.add("tensor-subclass", node, "a candidate returns plain tensors")
@@ -85,7 +88,7 @@ class _Hygiene(ast.NodeVisitor):
 
     def _check_dotted(self, node: ast.AST, dotted: str) -> bool:
         """Look a dotted name up; returns whether it is known to be something from outside."""
-        if dotted.split(".")[0] in FORBIDDEN_MODULES:
+        if forbidden_module(dotted):
             self.findings.add("forbidden-module", node, f"{dotted} has no use in calling a kernel")
         found = denied(dotted)
         if found:
@@ -136,16 +139,10 @@ class _Hygiene(ast.NodeVisitor):
         if not isinstance(target, ast.Attribute | ast.Subscript):
             return
         root: ast.expr = target
-        while isinstance(root, ast.Attribute | ast.Subscript | ast.Call):
-            root = root.func if isinstance(root, ast.Call) else root.value
-        if not isinstance(root, ast.Name):
-            return
-        if (
-            root.id in self.file.names
-            or root.id in self.file.classes
-            or root.id in self.defined
-            or root.id == "__class__"
-        ):
+        while isinstance(root, ast.Attribute | ast.Subscript):
+            root = root.value
+        everyones = {*self.file.names, *self.file.classes, *self.defined}
+        if isinstance(root, ast.Call) or (isinstance(root, ast.Name) and root.id in everyones):
             self.findings.add(
                 "patch", target, f"{ast.unparse(target)} belongs to everyone; a candidate changes only its own"
             )
@@ -191,8 +188,3 @@ def check_handlers(node: ast.Try | ast.TryStar, findings: Findings) -> None:
 
 def _is_self(node: ast.expr) -> bool:
     return isinstance(node, ast.Name) and node.id == "self"
-
-
-def _is_class_name(node: ast.Attribute) -> bool:
-    """Whether this is the ``self.__class__`` of ``self.__class__.__name__``, which is only looked at."""
-    return node.attr == "__class__" and isinstance(node.ctx, ast.Load) and _is_self(node.value)

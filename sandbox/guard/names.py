@@ -51,7 +51,8 @@ FORBIDDEN_ATTRIBUTES = frozenset(
     {
         "__globals__", "__code__", "__closure__", "__subclasses__", "__bases__", "__mro__", "__dict__", "__builtins__",
         "__loader__", "__spec__", "__getattribute__", "__import__", "__func__", "__wrapped__", "__defaults__", "__reduce__",
-        "__reduce_ex__", "__setstate__", "__class__", "f_back", "f_locals", "f_globals", "f_builtins", "gi_frame", "cr_frame",
+        "__reduce_ex__", "__setstate__", "__class__", "__setattr__", "__delattr__", "__get__", "__new__",
+        "f_back", "f_locals", "f_globals", "f_builtins", "gi_frame", "cr_frame",
         "tb_frame", "tb_next", "_getframe", "_modules", "_parameters", "_buffers", "__torch_function__", "__torch_dispatch__",
     }
 )  # fmt: skip
@@ -59,7 +60,8 @@ FORBIDDEN_ATTRIBUTES = frozenset(
 MAGIC_METHODS = frozenset(
     {
         "__getattribute__", "__getattr__", "__setattr__", "__delattr__", "__del__", "__init_subclass__", "__class_getitem__",
-        "__reduce__", "__reduce_ex__", "__instancecheck__", "__prepare__", "__set_name__",
+        "__reduce__", "__reduce_ex__", "__instancecheck__", "__prepare__", "__set_name__", "__get__", "__set__", "__new__",
+        "__mro_entries__", "__subclasshook__",
     }
 )  # fmt: skip
 
@@ -84,6 +86,7 @@ class Denied(NamedTuple):
 _STREAM = Denied("stream", "work and its timing belong to the current stream; make no streams or events")
 _STATE = Denied("global-state", "this changes torch for everything else in the process")
 _FILES = Denied("file-access", "a candidate reads and writes no files")
+_TEXT = Denied("code-from-text", "this runs text as code")
 _GRAPH = Denied("cuda-graph", "replays a CUDA graph, which saves launches that the baselines pay", "label")
 
 DENIED = {
@@ -144,6 +147,12 @@ DENIED = {
     "torch.autocast": Denied("autocast", "autocast lets torch compute in a lower precision"),
     "torch.amp": Denied("autocast", "autocast lets torch compute in a lower precision"),
     "torch.cuda.amp": Denied("autocast", "autocast lets torch compute in a lower precision"),
+    "typing.get_type_hints": _TEXT,
+    "typing.ForwardRef": _TEXT,
+    "dataclasses.make_dataclass": _TEXT,
+    "torch.serialization": _FILES,
+    "torch.storage": Denied("torch-internals", "raw storage is not the candidate's to use"),
+    "torch.testing": Denied("torch-internals", "comparing is the judge's part"),
     "torch.load": _FILES,
     "torch.save": _FILES,
     "torch.from_file": _FILES,
@@ -157,8 +166,17 @@ DENIED = {
 }
 """By dotted prefix; the longest that fits counts."""
 
+_TORCHS_OWN = frozenset({"torch.select", "torch.types"})
+
 POLICY_RULES = frozenset({"torch-computation", "unknown-call", "registered-operator", "library-use", "torch-in-cpp"})
 """Rules that the policy ``library-ok`` lifts."""
+
+
+def forbidden_module(dotted: str) -> str:
+    """Return the module that a dotted name reaches and may not, also through another module (``torch.os.system``)."""
+    own = ".".join(dotted.split(".")[:2]) in _TORCHS_OWN
+    found = [part for part in dotted.split(".") if part in FORBIDDEN_MODULES and not own]
+    return found[0] if found else ""
 
 
 def denied(dotted: str) -> Denied | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
-from sandbox.guard.names import denied
+from sandbox.guard.names import denied, forbidden_module
 from sandbox.guard.state import Frame, State
 from sandbox.guard.torch_names import (
     ADDRESSES,
@@ -67,11 +67,13 @@ class Outside:
             case "tensor":
                 return self._tensor_method(rest, receiver, node, frame)
             case "torch":
+                if forbidden_module(ref) and "()" not in ref:
+                    self.state.findings.add("forbidden-module", node, f"{ref} has no use in calling a kernel")
                 if "()" in ref:
                     return self._module(ref, arguments, given, node, frame, register)
                 return self._torch(ref, given, node, frame)
             case "math":
-                if given.is_tensor and frame.forward:
+                if given.carries and frame.forward:
                     self.state.compute(node, f"{ref} of a tensor")
                 return PLAIN
             case "collections":

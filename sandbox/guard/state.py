@@ -13,6 +13,7 @@ from sandbox.guard.values import PLAIN, Function, Scope, Value, joined
 ELEMENTS = "*"
 """The attribute that stands for what an instance of a container class holds."""
 
+_ORDINARY = frozenset({"__init__", "__call__"})
 _MODULE: Scope = (0, False)
 
 
@@ -25,6 +26,7 @@ class Frame:
     owner: str = ""
     parents: set[Scope] = field(default_factory=set)
     globals: set[str] = field(default_factory=set)
+    outer: set[str] = field(default_factory=set)
 
 
 class State:
@@ -76,6 +78,9 @@ class State:
 
     def assign(self, frame: Frame, name: str, value: Value) -> None:
         """Add to what a name may be."""
+        if name in frame.outer:
+            for parent in frame.parents:
+                self.assign(self._frames[parent], name, value)
         names = self._names[_MODULE if name in frame.globals else frame.key]
         if name not in names or names[name] | value != names[name]:
             names[name] = names[name] | value if name in names else value
@@ -126,7 +131,19 @@ class State:
         """Return what iterating over a value gives: the parts of a tuple, what a container class holds."""
         held = [self.get_attribute(instance, ELEMENTS) for instance in value.instances]
         parts = value.element() if value.items is None else joined(value.items)
-        return joined([parts, *filter(None, held)])
+        return joined([parts, *filter(None, held), self.answer(value)])
+
+    def answer(self, value: Value) -> Value:
+        """Return what the special methods of an instance may give: by an operator, an index, a ``with`` or a loop."""
+        special = [method for instance in value.instances for method in self.special_methods(instance)]
+        return joined([self.returned(self.frame(method, forward=True)) for method in special])
+
+    def special_methods(self, owner: str) -> list[Function]:
+        """Return the methods of a class that Python calls by itself, but for construction and calls."""
+        bodies = [getattr(self.file.classes.get(name), "body", []) for name in self.lineage(owner)]
+        names = {statement.name for body in bodies for statement in _definitions(body)}
+        special = {name for name in names if name.startswith("__") and name.endswith("__")}
+        return [method for name in sorted(special - _ORDINARY) for method in self.methods(owner, name)]
 
     def lineage(self, owner: str) -> list[str]:
         """Return a class and the classes of this file it derives from, nearest first."""

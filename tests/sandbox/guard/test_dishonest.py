@@ -224,6 +224,53 @@ FILE = {
     ),
 }
 
+TRICKS = {
+    "a module reached through torch": ("", "torch.os.system('id')", "forbidden-module"),
+    "a module reached through another": ("import warnings\n", "warnings.sys.exit(0)", "forbidden-module"),
+    "an annotation that runs": ("import typing\n", "typing.get_type_hints(fused)", "code-from-text"),
+    "its class, through self": ("", "self.__class__.forward = torch.relu", "introspection"),
+    "its class, through type": ("", "type(self).forward = torch.relu", "patch"),
+    "its class, under another name": ("", "me = ModelNew\n        me.forward = torch.relu", "patch"),
+    "a pattern": ("", "match x:\n            case t:\n                return t * 2", "torch-computation"),
+    "a pattern in a sequence": (
+        "",
+        "match [1, x]:\n            case [_, t]:\n                return t * 2",
+        "torch-computation",
+    ),
+    "a name of the enclosing function": (
+        "def helper(t):\n    k = None\n    def put():\n        nonlocal k\n        k = t\n    put()\n    return k * 2\n",
+        "return helper(out)",
+        "torch-computation",
+    ),
+    "a global name": (
+        "KEPT = None\ndef put(t):\n    global KEPT\n    KEPT = t\n",
+        "put(out)\n        return KEPT * 2",
+        "torch-computation",
+    ),
+    "a key of sorted": ("", "return sorted([out], key=lambda t: t.sum())", "torch-computation"),
+    "a function called back": (
+        "",
+        "found = []\n        max([1], key=lambda i: found.append(out.relu()))",
+        "torch-computation",
+    ),
+    "an operator of its own": (
+        "class W:\n    def __init__(self, t):\n        self.t = t\n    def __add__(self, other):\n        return self.t.add(1)\n",
+        "return W(out) + W(x)",
+        "torch-computation",
+    ),
+    "a context of its own": (
+        "class W:\n    def __init__(self, t):\n        self.t = t\n    def __enter__(self):\n        return self.t\n",
+        "with W(out) as t:\n            return t * 2",
+        "torch-computation",
+    ),
+    "an index of its own": (
+        "class W:\n    def __init__(self, t):\n        self.t = t\n    def __getitem__(self, i):\n        return self.t\n",
+        "return W(out)[0] * 2",
+        "torch-computation",
+    ),
+    "a descriptor": ("class W:\n    def __get__(self, *a):\n        pass\n", "", "magic-method"),
+}
+
 CPP = {
     "a torch operator in C++": ("torch::Tensor f(torch::Tensor x) { return torch::matmul(x, x); }", "torch-in-cpp"),
     "an aten operator in C++": ("torch::Tensor f(torch::Tensor x) { return at::native::relu(x); }", "torch-in-cpp"),
@@ -303,6 +350,13 @@ def test_through_init(name: str, kernelbench: Judge) -> None:
 @pytest.mark.parametrize("name", FILE)
 def test_elsewhere_in_the_file(name: str, kernelbench: Judge) -> None:
     head, forward, rule = FILE[name]
+    found = rejections(kernelbench(candidate(head=head, forward=forward)))
+    assert rule in found, found
+
+
+@pytest.mark.parametrize("name", TRICKS)
+def test_in_roundabout_ways(name: str, kernelbench: Judge) -> None:
+    head, forward, rule = TRICKS[name]
     found = rejections(kernelbench(candidate(head=head, forward=forward)))
     assert rule in found, found
 
