@@ -55,13 +55,16 @@ class Judging:
             self._opened.add_done_callback(self._tell_fault)
         return self._opened
 
-    async def original(self) -> dict[str, Any]:
-        """Return the profile of the reference, measured once a session (``OriginalProfile.to_json()``)."""
-        if self._stream.state.original is not None:
-            return self._stream.state.original
+    def begin_original(self) -> asyncio.Task[dict[str, Any]]:
+        """Begin to measure the reference, unless that was done; after a failure it is tried again."""
         if self._original is None or _failed(self._original):
             self._original = asyncio.create_task(self._measure_original())
-        return await asyncio.shield(self._original)
+            self._original.add_done_callback(_failed)  # whoever needs it gets the error; nobody else has to
+        return self._original
+
+    async def original(self) -> dict[str, Any]:
+        """Return the profile of the reference, measured once a session (``OriginalProfile.to_json()``)."""
+        return await asyncio.shield(self.begin_original())
 
     async def attempt(self, files: Mapping[str, bytes], tier: Tier, call_id: str | None = None) -> Judged:
         """Judge these files and store the attempt. Cancelling stops the judge and returns when it has stopped.
@@ -84,11 +87,11 @@ class Judging:
         for task in (self._opened, self._original):
             if task is not None:
                 task.cancel()
-        idle = asyncio.get_running_loop().run_in_executor(self._thread, lambda: None)
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(idle, CLOSE_SECONDS)
-        if not idle.done() or idle.cancelled():  # the judge waits for a process of its own: what it waits for has to go
+        idle = asyncio.wrap_future(self._thread.submit(lambda: None))
+        await asyncio.wait([idle], timeout=CLOSE_SECONDS)
+        while not idle.done():  # the judge waits for a process of its own: what it waits for has to go
             await asyncio.to_thread(kill_all, descendants(os.getpid()))
+            await asyncio.wait([idle], timeout=0.1)
         if self._judge is not None:
             await asyncio.to_thread(self._judge.close)
         await asyncio.to_thread(self._thread.shutdown, wait=True, cancel_futures=True)
@@ -115,18 +118,21 @@ class Judging:
             self._on_fault(InternalError(f"The judge could not be opened: {error!r}."))
 
     async def _measure_original(self) -> dict[str, Any]:
-        judge = await asyncio.shield(self.open())
-        profile = await self._in_thread(judge.original)
-        self._stream.emit(ev.OriginalProfiled(profile=profile.to_json()))
-        return profile.to_json()
+        if self._stream.state.original is None:
+            judge = await asyncio.shield(self.open())
+            profile = await self._in_thread(judge.original)
+            self._stream.emit(ev.OriginalProfiled(profile=profile.to_json()))
+        assert self._stream.state.original is not None
+        return self._stream.state.original
 
     async def _in_thread(self, work: Callable[[], T], cancel: threading.Event | None = None) -> T:
-        """Do the judge's work in its thread; when cancelled, ask it to stop and wait until it has."""
-        future = asyncio.get_running_loop().run_in_executor(self._thread, work)
+        """Do the judge's work in its thread; when cancelled, drop it, or ask it to stop and wait until it has."""
+        work_of_thread = self._thread.submit(work)
+        future = asyncio.wrap_future(work_of_thread)
         try:
             return await asyncio.shield(future)
         except asyncio.CancelledError:
-            if cancel is not None:
+            if not work_of_thread.cancel() and cancel is not None:
                 cancel.set()
                 with contextlib.suppress(WarpsmithError):
                     await asyncio.shield(future)

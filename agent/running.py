@@ -113,6 +113,7 @@ class Running:
     async def _to_the_end(self) -> Ended:
         model = self._ready_model()
         self.judging.open()
+        self.judging.begin_original()
         self._converse()
         settings = self._session.settings
         loop = Loop(
@@ -146,7 +147,7 @@ class Running:
             system = system_message(spec, skills, self._session.settings.turn_limit)
             self._stream.emit(ev.ConversationStarted(message=system, tools=schemas))
             original = read_blob(self._session.folder, state.original_files[spec.candidate_file])
-            opening = opening_message(spec, original.decode(errors="replace"), state.original)
+            opening = opening_message(spec, self._redact(original.decode(errors="replace")), state.original)
             self._stream.emit(ev.UserMessage(message=opening, origin="task"))
             return
         self.close_open_calls("Interrupted before this was done.")

@@ -177,8 +177,9 @@ def summarise(folder: Path) -> SessionSummary:
     session = open_session(folder)
     attempts, reward, speedup, cost = 0, None, None, None
     outcome, landings = "new", set()
-    events = folder / EVENTS
-    for kind, data in _lines_of(events, ("attempt", "model_turn", "run_started", "run_ended", "landed", "undone")):
+    for kind, data in _lines_of(
+        folder / EVENTS, ("attempt", "model_turn", "run_started", "run_ended", "landed", "undone")
+    ):
         if kind == "attempt":
             attempts += 1
             reward = _larger(reward, data["verdict"].get("reward"))
@@ -198,7 +199,7 @@ def summarise(folder: Path) -> SessionSummary:
         id=session.id,
         title=session.title,
         created=session.created,
-        changed=events.stat().st_mtime if events.exists() else session.created,
+        changed=_changed(session),
         model=session.settings.model,
         device=session.device,
         attempts=attempts,
@@ -287,6 +288,11 @@ def _lines_of(path: Path, kinds: tuple[str, ...]) -> Iterator[tuple[str, dict[st
                 yield kind, json.loads(line)
             except ValueError:
                 continue
+
+
+def _changed(session: Session) -> float:
+    events = session.folder / EVENTS
+    return events.stat().st_mtime if events.exists() else session.created
 
 
 def _larger(one: Any, other: Any) -> Any:

@@ -63,6 +63,7 @@ def test_a_file_that_is_gone_is_2(tmp_path):
         "import a_package_that_is_nowhere",
         "from torch import nn\nclass Shifted(nn.Module):\n    def __init__(self, w):\n        raise OSError('no')",
     ],
+    ids=["no python", "no such import", "raises"],
 )
 def test_a_task_that_cannot_be_used_is_2(tmp_path, source):
     sleep = make_turn("", ("Bash", {"command": "sleep 4321"}))
