@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 import keyword
+import pprint
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,7 +21,7 @@ from sandbox.build.target import Target, cpu_target, cuda_target
 from sandbox.task import TaskSpec
 from sandbox.verdict import Verdict
 
-RECORD = "landed.json"
+RECORD = "_landed.py"
 ORIGINAL = "_original.py"
 FORMAT = "warpsmith.landed/1"
 _RUNTIME = Path(__file__).parent / "runtime"
@@ -41,6 +43,7 @@ def package(spec: TaskSpec, kernels: Mapping[str, bytes], verdict: Verdict) -> t
         "format": FORMAT,
         "class": spec.candidate_class,
         "device": spec.device.partition(":")[0],
+        "arch": "cpu" if spec.device == "cpu" else verdict.environment["sm"],
         "functions": [launcher.to_json() for launcher in launchers],
         "recipe": _recipe(spec, sources, kernels, verdict),
         "verdict": _summary(verdict),
@@ -60,12 +63,32 @@ def guarded(record: dict[str, Any], verified: VerifiedInputs, fallback: Fallback
     return {**record, "contract": verified.to_json(), "original": fallback.to_json()}
 
 
+def write_record(record: Mapping[str, Any]) -> bytes:
+    """Return a record as a Python file: it is there wherever its package is, while data files may be left behind."""
+    text = pprint.pformat(dict(record), width=118)
+    return (
+        f'"""What landed here, how it was verified, and the hash of every file of it."""\n\nRECORD = {text}\n'.encode()
+    )
+
+
+def read_record(data: bytes | None) -> dict[str, Any]:
+    """Read a record that was written; empty if there is none, or it was edited beyond recognition."""
+    try:
+        (statement,) = (node for node in ast.parse(data or b"").body if isinstance(node, ast.Assign))
+        record = ast.literal_eval(statement.value)
+    except (SyntaxError, ValueError):
+        return {}
+    return record if isinstance(record, dict) else {}
+
+
 def _recipe(
     spec: TaskSpec, sources: Mapping[str, bytes], kernels: Mapping[str, bytes], verdict: Verdict
 ) -> dict[str, Any]:
     """Return how the library is made: flags of each file, without the architecture, which the machine it runs on decides."""
-    target = cpu_target() if spec.kernel_suffix == ".cpp" else cuda_target(str(verdict.environment["sm"]), (), ())
     files: dict[str, Any] = {}
+    if not sources:
+        return {"files": files, "headers": [], "link": []}
+    target = cpu_target() if spec.kernel_suffix == ".cpp" else cuda_target(verdict.environment["sm"], (), ())
     for name, data in sources.items():
         libraries, fast_math, _ = read_directives(data.decode(errors="replace"), cuda=spec.kernel_suffix == ".cu")
         files[name] = {"flags": [*_flags(target), *(target.fast_math if fast_math else ())], "link": list(libraries)}
@@ -112,9 +135,9 @@ def _init_source(spec: TaskSpec, launchers: list[Launcher], verdict: Verdict) ->
     lines += [
         '"""',
         "",
-        "from . import _kernels, _runtime",
+        "from . import _kernels, _landed, _runtime",
         "",
-        "_landing = _runtime.Landing(__name__, __file__, _kernels.bind)",
+        "_landing = _runtime.Landing(__name__, __file__, _landed.RECORD, _kernels.bind)",
     ]
     if spec.kind == "module":
         lines += ["landed = _landing.landed"]
@@ -136,7 +159,8 @@ def _init_source(spec: TaskSpec, launchers: list[Launcher], verdict: Verdict) ->
 def _claims(verdict: Verdict) -> list[str]:
     """Say in a sentence or two what was measured, and on what."""
     environment = verdict.environment
-    lines = [f"Verified on {environment.get('device', 'this machine')} with torch {environment.get('torch', '')}."]
+    device = environment.get("cpu", "a CPU") if environment["device"] == "cpu" else environment["device"]
+    lines = [f"Verified on {device} with torch {environment.get('torch', '')}."]
     if verdict.profile is not None:
         for name, each in verdict.profile.speedup.items():
             lines.append(f"Speed against {name}: {each.ratio:.2f} times ({each.low:.2f} to {each.high:.2f}).")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import hashlib
-import json
 import stat
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any
 
 from agent.landing.change import FileChange
 from agent.landing.fallback import missing_attributes, plan_fallback
-from agent.landing.folder import ORIGINAL, RECORD, guarded, kernel_files, package
+from agent.landing.folder import ORIGINAL, RECORD, guarded, kernel_files, package, read_record, write_record
 from agent.landing.merge import merge
 from agent.landing.source import add_guard, find_class, imports_kernels
 from agent.landing.verified import VerifiedInputs
@@ -126,7 +125,7 @@ def _same_class(base: bytes, disk: bytes, name: str) -> bool:
 
 def _is_landing_of(base: bytes, disk: bytes, spec: TaskSpec, folder: Path) -> bool:
     """Whether the file is just as an earlier landing of this original left it."""
-    record = _read_record(folder / RECORD)
+    record = read_record(read(folder / RECORD))
     return record.get("files", {}).get(spec.path.name) == _sha256(disk) and read(folder / ORIGINAL) == base
 
 
@@ -145,7 +144,7 @@ def _present(folder: Path) -> dict[Path, bytes]:
         what = f"{folder.name} is in the place where the kernels go."
         raise LandingRefused(what, where=str(folder), next_step="Move it away, then land again.")
     present = {path: read(path) or b"" for path in sorted(folder.rglob("*")) if not _is_passing(path)}
-    records = [_read_record(path) for path in present if path.name == RECORD]
+    records = [read_record(data) for path, data in present.items() if path.name == RECORD]
     known = records[0].get("files", {}) if records else {}
     for path, data in present.items():
         if path.name != RECORD and known.get(path.relative_to(folder.parent).as_posix()) != _sha256(data):
@@ -160,18 +159,9 @@ def _is_passing(path: Path) -> bool:
 
 
 def _record(record: Mapping[str, Any], contents: Mapping[Path, bytes], beside: Path) -> bytes:
-    """Write a record, with the hash of every file that lands."""
+    """Write a record, with the hash of every other file that lands."""
     files = {path.relative_to(beside).as_posix(): _sha256(data) for path, data in contents.items()}
-    return (json.dumps({**record, "files": files}, indent=1, sort_keys=True) + "\n").encode()
-
-
-def _read_record(path: Path) -> dict[str, Any]:
-    data = read(path)
-    try:
-        record = json.loads(data or b"{}")
-    except ValueError:
-        return {}
-    return record if isinstance(record, dict) else {}
+    return write_record({**record, "files": files})
 
 
 def _sha256(data: bytes) -> str:

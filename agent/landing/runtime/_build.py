@@ -190,8 +190,3 @@ class _Library:
         """Return the arguments that link it, so that it is found again at run time."""
         path = f"-rpath={self.file.parent}"
         return [str(self.file), f"-Wl,{path}" if arch == "cpu" else f"-Xlinker={path}"]
-
-
-def architecture(device_type: str, capability: Sequence[int] | None) -> str:
-    """Return ``cpu``, or ``sm_90`` for a GPU of capability (9, 0)."""
-    return "cpu" if device_type == "cpu" or capability is None else f"sm_{capability[0]}{capability[1]}"

@@ -49,7 +49,10 @@ class Original:
         self._classes = classes
 
     def forward(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run the original forward on a view of the instance that has the original class."""
+        """Run the original forward on a view of the instance that has the original class.
+
+        torch.compile breaks its graph here, because it cannot trace the making of the view.
+        """
         self.load()
         return self._classes[self._landed].forward(self._view(module), *args, **kwargs)
 

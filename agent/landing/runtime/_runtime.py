@@ -7,7 +7,6 @@ the kind that was verified run the kernels; all others run the original forward.
 from __future__ import annotations
 
 import functools
-import json
 import threading
 import types
 import warnings
@@ -18,7 +17,7 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
-from ._build import CannotBuild, architecture, build
+from ._build import CannotBuild, build
 from ._contract import Contract, parts
 from ._fallback import Original
 
@@ -35,18 +34,19 @@ class Landing:
     Args:
         package: The folder's import name.
         file: Its ``__init__.py``.
+        record: What was landed: ``_landed.RECORD``.
         bind: Makes a module of callable kernels of a built library.
     """
 
-    def __init__(self, package: str, file: str, bind: Bind) -> None:
+    def __init__(self, package: str, file: str, record: dict[str, Any], bind: Bind) -> None:
         self._package = package
         self._folder = Path(file).parent
+        self._record = record
         self._bind = bind
-        self._record: dict[str, Any] = json.loads((self._folder / "landed.json").read_text(encoding="utf-8"))
-        self._device: str = self._record["device"]
         self._lock = threading.Lock()
-        self._bound: dict[str, types.ModuleType] = {}
-        self._cannot: dict[str, str] = {}
+        self._bound: types.ModuleType | None = None
+        self._cannot = ""
+        self._fits: dict[int, str] = {}
         self._library: Any = None
         self._counts = {"fused": 0, "original": 0, "launches": 0}
         self._reasons: dict[str, int] = {}
@@ -78,7 +78,7 @@ class Landing:
 
         @functools.wraps(fused)
         def forward(module: Any, *args: Any, **kwargs: Any) -> Any:
-            reason = contract.differs(module, args, kwargs) or _unavailable(package)
+            reason = contract.differs(module, args, kwargs) or _unavailable(package, _gpu(args, kwargs))
             if reason:
                 return self._run_original(reason, module, args, kwargs)
             if not torch.compiler.is_compiling():
@@ -114,14 +114,13 @@ class Landing:
                 stacklevel=4,
             )
 
-    def unavailable(self) -> str:
-        """Return why the kernels cannot run on this machine's current device, or an empty text; builds them if need be."""
-        arch = self._architecture(None)
-        if arch not in self._bound and arch not in self._cannot:
-            with self._lock:
-                if arch not in self._bound and arch not in self._cannot:
-                    self._load(arch)
-        return self._cannot.get(arch, "")
+    def unavailable(self, gpu: int) -> str:
+        """Return why the kernels cannot run on a GPU, or the CPU (-1), or an empty text; builds them if need be."""
+        if gpu not in self._fits:
+            self._fits[gpu] = self._fit(gpu)
+        if not self._fits[gpu] and self._bound is None and not self._cannot:
+            self._load()
+        return self._fits[gpu] or self._cannot
 
     def _run_original(self, reason: str, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         _note(self._package, reason)
@@ -139,35 +138,50 @@ class Landing:
         name = launcher["name"]
         layout = getattr(torch.Tag, "needs_exact_strides", torch.Tag.needs_fixed_stride_order)
         self._library.define(name + _schema(launcher), tags=(torch.Tag.pt2_compliant_tag, layout))
-        self._library.impl(name, functools.partial(self._launch, name), self._device.upper())
+        self._library.impl(name, functools.partial(self._launch, name), self._record["device"].upper())
         library.register_fake(f"{namespace}::{name}", _nothing, lib=self._library)
 
     def _launch(self, name: str, *arguments: Any) -> None:
         self._counts["launches"] += 1
-        device = next((each.device for each in arguments if isinstance(each, torch.Tensor)), None)
-        arch = self._architecture(device)
-        if arch not in self._bound:
-            with self._lock:
-                self._load(arch)
-        if arch in self._cannot:
-            raise RuntimeError(f"{self._package}.{name} cannot run: {self._cannot[arch]}")
-        getattr(self._bound[arch], name)(*arguments)
+        if self._bound is None:
+            reason = self.unavailable(_gpu(arguments, {}))
+            if reason:
+                raise RuntimeError(f"{self._package}.{name} cannot run: {reason}")
+        getattr(self._bound, name)(*arguments)
 
-    def _architecture(self, device: torch.device | None) -> str:
-        return architecture(self._device, None if self._device == "cpu" else torch.cuda.get_device_capability(device))
+    def _fit(self, gpu: int) -> str:
+        """Return how a GPU differs from those the kernels were verified on, or an empty text."""
+        if gpu < 0:
+            return ""
+        major, minor = torch.cuda.get_device_capability(gpu)
+        arch, verified = f"sm_{major}{minor}", self._record["arch"]
+        return "" if arch == verified else f"the GPU is of {arch}, and they were verified on {verified}"
 
-    def _load(self, arch: str) -> None:
-        """Build and bind the kernels for an architecture, or keep the reason why not."""
-        try:
-            library = build(self._folder, self._record["recipe"], arch)
-            manifest = {"library": str(library), "arch": arch, "functions": self._record["functions"]}
-            self._bound[arch] = self._bind(manifest, f"{self._package}._bound_{arch}")
-        except (CannotBuild, OSError) as error:
-            self._cannot[arch] = f"its kernels cannot be built: {error}"
+    def _load(self) -> None:
+        """Build and bind the kernels, or keep the reason why not."""
+        with self._lock:
+            if self._bound is not None or self._cannot:
+                return
+            functions = self._record["functions"]
+            try:
+                library = build(self._folder, self._record["recipe"], self._record["arch"]) if functions else ""
+                manifest = {"library": str(library), "arch": self._record["arch"], "functions": functions}
+                name = f"{self._package}._bound"
+                self._bound = self._bind(manifest, name) if functions else types.ModuleType(name)
+            except (CannotBuild, OSError) as error:
+                self._cannot = f"its kernels cannot be built: {error}"
 
 
-def _unavailable(package: str) -> str:
-    return _LANDINGS[package].unavailable()
+def _unavailable(package: str, gpu: int) -> str:
+    return _LANDINGS[package].unavailable(gpu)
+
+
+def _gpu(args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+    """Return the number of the GPU that the first tensor is on, or -1."""
+    for value in (*args, *kwargs.values()):
+        if isinstance(value, torch.Tensor):
+            return -1 if value.device.index is None else value.device.index
+    return -1
 
 
 def _note(package: str, reason: str) -> bool:

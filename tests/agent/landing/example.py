@@ -136,13 +136,13 @@ def accepted(candidate: str = CANDIDATE, kernel: str = KERNEL) -> dict[str, byte
     }
 
 
-def verdict(ok: bool = True) -> Verdict:
+def verdict(ok: bool = True, sm: str | None = None) -> Verdict:
     ratio = Speedup(1.5, 1.4, 1.6)
     return Verdict(
         tier="full",
         task=TaskIdentity("shop.blocks:Block", "0" * 64, "fp32", "own-kernels"),
         candidate_sha256="1" * 64,
-        environment={"device": "a CPU", "torch": "2.13.0"},
+        environment={"device": "a GPU" if sm else "cpu", "cpu": "a CPU", "sm": sm, "torch": "2.13.0"},
         build=BuildReport(True, 1.0),
         guard=GuardReport(True),
         verify=VerifyReport(ok),
@@ -152,9 +152,11 @@ def verdict(ok: bool = True) -> Verdict:
     )
 
 
-def planned(spec: TaskSpec, state: dict[str, bytes] | None = None, original: str = ORIGINAL) -> list[FileChange]:
+def planned(
+    spec: TaskSpec, state: dict[str, bytes] | None = None, original: str = ORIGINAL, sm: str | None = None
+) -> list[FileChange]:
     verified = VerifiedInputs.of(spec, SIGNATURE, original.encode())
-    return plan(spec, {"blocks.py": original.encode()}, state or accepted(), verdict(), verified)
+    return plan(spec, {"blocks.py": original.encode()}, state or accepted(), verdict(sm=sm), verified)
 
 
 PRELUDE = """\
@@ -174,8 +176,12 @@ torch.manual_seed(0)
 """
 
 
-def run(root: Path, code: str, python: str = sys.executable, **env: str) -> str:
-    """Run code in a fresh interpreter in the developer's project, where nothing of ours can be imported."""
+def run(root: Path, code: str, **env: str) -> str:
+    """Run code in a fresh interpreter in the developer's project, where nothing of ours can be imported.
+
+    WARPSMITH_TEST_PYTHON names another interpreter, such as the oldest supported one with the oldest torch.
+    """
+    python = os.environ.get("WARPSMITH_TEST_PYTHON") or sys.executable
     cache = root.parent / "cache"
     environment = {
         **os.environ,

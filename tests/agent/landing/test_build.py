@@ -83,9 +83,7 @@ def test_a_kernel_for_a_gpu_compiles_with_the_flags_that_land(tmp_path: Path) ->
 
     spec = make_project(tmp_path / "project").with_changes(device="cuda:0")
     sources = {"twice.cu": CUDA.encode()}
-    judged = verdict()
-    judged.environment["sm"] = "sm_90"
-    recipe = _recipe(spec, sources, sources, judged)
+    recipe = _recipe(spec, sources, sources, verdict(sm="sm_90"))
     (tmp_path / "twice.cu").write_text(CUDA)
     library = _build.build(tmp_path, recipe, "sm_90")
     assert b"sm_90" in library.read_bytes()

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ast
-import json
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from agent.landing import VerifiedInputs, land, plan, undo
-from agent.landing.folder import RECORD
+from agent.landing.folder import RECORD, read_record
 from sandbox.errors import LandingRefused
 from sandbox.task import TaskSpec
 from tests.agent.landing.example import (
@@ -271,7 +270,7 @@ def test_a_benchmark_lands_as_a_folder_of_its_own_that_runs(tmp_path: Path) -> N
     land(changes)
     assert path.read_text() == BENCHMARK
     assert (root / "12_tanh_new/model_new.py").read_text() == MODEL_NEW
-    recipe = json.loads((root / "12_tanh_new/kernels" / RECORD).read_text())["recipe"]
+    recipe = read_record((root / "12_tanh_new/kernels" / RECORD).read_bytes())["recipe"]
     assert "-ffast-math" in recipe["files"]["scaled_tanh.cpp"]["flags"]
     code = """
 import kernels
