@@ -29,7 +29,7 @@ _RUNS = 3
 _DRAWS = 5
 _ULPS = 8
 _DEPENDENCE_SECONDS = 5.0
-_STRENGTHS = (1.0, 0.3, 0.05)
+_STRENGTHS = (1.0, 0.8, 0.3, 0.05)
 
 
 def accept(task: LoadedTask) -> dict[str, Any]:

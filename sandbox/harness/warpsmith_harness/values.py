@@ -16,6 +16,7 @@ from warpsmith_harness.seeds import generator
 
 _PLAIN = (bool, int, float, str, type(None))
 _POISON_BYTE = 0xFF
+_TURNED_SHARE = 0.25
 _CHECKSUM_WORDS = 1 << 20
 _PIECE = 1 << 24
 
@@ -194,8 +195,10 @@ def randomise_state(module: nn.Module, strength: float = 1.0) -> None:
     """Give every floating parameter and persistent buffer new values around its own, in place.
 
     In place, so that version counters move. No value stays at an initial 0 or 1, what was not negative (a running
-    variance) stays so, integers and booleans stay, as do masks of zeros and ones in buffers and buffers that a
-    checkpoint would not change. ``strength`` from 0 to 1 scales how far values move.
+    variance) stays so in buffers, and in parameters unless ``strength`` is 1: training can turn the sign of a weight
+    that began as one, and a kernel that relies on its sign is wrong. Integers and booleans stay, as do masks of zeros
+    and ones in buffers and buffers that a checkpoint would not change. ``strength`` from 0 to 1 scales how far values
+    move.
     """
     if strength == 0:
         return
@@ -226,9 +229,12 @@ def randomised(tensor: torch.Tensor, buffer: bool, strength: float = 1.0) -> tor
         return old
     if not tensor.is_complex():
         around = 1 + strength * (torch.rand(old.shape, generator=draw, device=old.device) - 0.5)
+        if strength == 1.0 and not buffer:
+            turned = torch.rand(old.shape, generator=draw, device=old.device) < _TURNED_SHARE
+            around = torch.where(turned, -around, around)
         low, high = old.min(), old.max()
         if low >= 0 and high > 0:
-            return torch.where(old == 0, high * (around - 0.4).clamp_min(0.1), old * around)
+            return torch.where(old == 0, high * (around.abs() - 0.4).clamp_min(0.1), old * around)
         if low == high and high != 0:
             return old * around
         if high == 0 and buffer:

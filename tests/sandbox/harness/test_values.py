@@ -203,6 +203,13 @@ class TestRandomiseState:
             assert not ((value == 0) | (value == 1)).any(), name
         assert (module.norm.running_var > 0).all()
 
+    def test_a_weight_that_began_as_one_takes_both_signs_and_a_variance_never_does(self) -> None:
+        module = nn.BatchNorm1d(256)
+        values.randomise_state(module)
+        assert (module.weight > 0).any()
+        assert (module.weight < 0).any()
+        assert (module.running_var > 0).all()
+
     def test_in_place_and_ties_hold(self) -> None:
         module = Everything()
         weight, version = module.lin.weight, module.lin.weight._version
