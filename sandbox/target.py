@@ -97,6 +97,12 @@ def resolve_target(text: str, *, python: str = "", device: str = "cpu", **option
         )
     if not path.is_file():
         raise UsageError("There is no such file.", where=str(path), next_step="Name a file, or package.module:Class.")
+    if path.name == "__init__.py":
+        raise UsageError(
+            "A module in a package's __init__.py cannot be optimised there: its kernels would need a name of their own.",
+            where=str(path),
+            next_step="Move the class to a file of its own and import it in __init__.py.",
+        )
     root, module_name = locate(path)
     kernelbench = _is_kernelbench(path) and class_name in ("", "Model")
     chosen = "Model" if kernelbench else _choose_class(path, class_name)

@@ -109,13 +109,15 @@ def test_a_lone_file_imports_its_kernels_without_a_dot(tmp_path: Path) -> None:
         ("pkg/nn", UsageError, "folder"),
         ("no.such.module:Class", UsageError, "interpreter"),
         ("pkg/broken.py:A", TaskError, "broken.py:2"),
-        ("pkg/__init__.py", UsageError, "no class"),
+        ("pkg/__init__.py", UsageError, "file of its own"),
+        ("pkg/empty.py", UsageError, "no class"),
     ],
 )
 def test_a_bad_target_says_what_where_and_what_next(
     project: Path, monkeypatch: pytest.MonkeyPatch, target: str, error: type[Exception], words: str
 ) -> None:
     monkeypatch.chdir(project)
+    (project / "pkg/empty.py").write_text("")
     (project / "pkg/broken.py").write_text("class A:\n  def forward(self:\n")
     with pytest.raises(error, match=words) as caught:
         resolve_target(target)
