@@ -12,7 +12,7 @@ from sandbox.isolation import best_isolation
 from sandbox.judge import Judge
 from sandbox.judge_limits import JudgeLimits
 from sandbox.task import TaskSpec
-from sandbox.verdict import Verdict
+from sandbox.verdict import GuardReport, Verdict
 
 pytestmark = [
     pytest.mark.gpu,
@@ -101,17 +101,24 @@ def candidate(tmp_path: Path) -> Write:
     return write
 
 
-@pytest.fixture(scope="module")
-def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
-    folder = tmp_path_factory.mktemp("gpu")
+def open_judge(folder: Path, policy: str = "own-kernels") -> Judge:
     (folder / "project").mkdir()
     path = folder / "project" / "scale.py"
     path.write_text(REFERENCE)
     spec = TaskSpec("kernelbench", path, "Model", "scale", path.parent, Path(sys.executable), device="cuda:0")
     limits = JudgeLimits(call_seconds=10.0)
-    with Judge(
-        spec, isolation=best_isolation(), cache=folder / "cache", scratch=folder / "scratch", limits=limits
-    ) as shared:
+    return Judge(
+        spec.with_changes(policy=policy),
+        isolation=best_isolation(),
+        cache=folder / "cache",
+        scratch=folder / "scratch",
+        limits=limits,
+    )
+
+
+@pytest.fixture(scope="module")
+def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
+    with open_judge(tmp_path_factory.mktemp("gpu")) as shared:
         print(shared.environment)
         yield shared
 
@@ -133,9 +140,10 @@ def tell(verdict: Verdict) -> None:
         print({side: [len(one) for one in lists] for side, lists in profile.samples.items()})
 
 
-@pytest.mark.parametrize("tier", ["quick", "quick", "full"])
+@pytest.mark.parametrize("tier", ["quick", "full"])
 def test_a_right_kernel(judge: Judge, candidate: Write, tier: str) -> None:
-    verdict = judge.check(candidate(), tier)
+    tell(judge.check(candidate(), tier))
+    verdict = judge.check(candidate(), tier)  # with baselines and questions ready
     tell(verdict)
     assert verdict.correct, verdict.reason
     assert verdict.reward is not None
@@ -178,8 +186,6 @@ def test_a_kernel_that_never_returns_is_killed(judge: Judge, candidate: Write) -
 
 
 def test_a_late_write_on_another_stream(judge: Judge, candidate: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    from sandbox.verdict import GuardReport
-
     monkeypatch.setattr("sandbox.trial.check_source", lambda *_: GuardReport(ok=True))
     verdict = judge.check(candidate(kernel(launch=SIDE_STREAM)))
     tell(verdict)
@@ -188,8 +194,6 @@ def test_a_late_write_on_another_stream(judge: Judge, candidate: Write, monkeypa
 
 
 def test_torch_in_the_place_of_a_kernel(judge: Judge, candidate: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    from sandbox.verdict import GuardReport
-
     monkeypatch.setattr("sandbox.trial.check_source", lambda *_: GuardReport(ok=True))
     python = MODEL_NEW.replace("return out", "return torch.relu(x * self.weight + y)")
     verdict = judge.check(candidate(python=python))
@@ -199,14 +203,12 @@ def test_torch_in_the_place_of_a_kernel(judge: Judge, candidate: Write, monkeypa
 
 
 def test_the_reference_against_itself_does_not_win(
-    judge: Judge, candidate: Write, monkeypatch: pytest.MonkeyPatch
+    candidate: Write, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """A/A: the reference as its own candidate, under a policy that lets torch compute."""
-    from sandbox.verdict import GuardReport
-
     monkeypatch.setattr("sandbox.trial.check_source", lambda *_: GuardReport(ok=True))
-    monkeypatch.setattr("sandbox.trial.Trial._add_findings", lambda *_: None)
-    verdict = judge.check(candidate(python="from scale import Model as ModelNew\n"), "full")
+    with open_judge(tmp_path_factory.mktemp("same"), "library-ok") as judge:
+        verdict = judge.check(candidate(python="from model import Model as ModelNew\n"), "full")
     tell(verdict)
     assert verdict.correct, verdict.reason
     assert verdict.reward == 1

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import torch
 from torch import nn
@@ -98,7 +99,7 @@ def time_side(
     """
     turns = [Turn(int(base), int(slot), float(roll)) for base, slot, roll in request.get("turns", [])]
     kind = request["kind"]
-    with torch.no_grad():
+    with torch.no_grad(), _no_collection():
         if kind == "warm":
             stopwatch.warm(call, arena)
             return {"host_us": stopwatch.host_us(call, arena)}, None
@@ -112,9 +113,18 @@ def time_side(
     return {"us": times}, kept
 
 
+@contextlib.contextmanager
+def _no_collection() -> Iterator[None]:
+    """Keep Python's garbage collector out of a timed batch."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
 def _relocate(module: nn.Module) -> None:
     """Move every parameter and buffer to another address, with its contents."""
-    gc.collect()
     tensors: List[torch.Tensor] = [*module.parameters(), *module.buffers()]
     moved = [values.clone_like(tensor.detach()) for tensor in tensors]
     for tensor, copy in zip(tensors, moved):

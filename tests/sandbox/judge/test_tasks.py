@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import uuid
 from pathlib import Path
 
 import psutil
@@ -11,9 +12,10 @@ import pytest
 
 from sandbox.errors import EnvironmentFault, TaskError
 from sandbox.isolation import best_isolation
+from sandbox.isolation.limits import ResourceLimits
 from sandbox.judge import Judge
 from sandbox.task import TaskSpec
-from tests.sandbox.judge.conftest import LIMITS, REFERENCE, kernel, write_task
+from tests.sandbox.judge.conftest import LIMITS, REFERENCE, Write, kernel, write_task
 
 
 def make_judge(spec: TaskSpec, tmp_path: Path, cache: Path) -> Judge:
@@ -120,3 +122,26 @@ def test_closing_leaves_nothing_behind(tmp_path: Path, cache: Path) -> None:
     judge.close()
     assert not [process for process in ours if process.is_running()]
     assert not list((tmp_path / "scratch").iterdir())
+
+
+def test_without_namespaces_a_candidate_is_still_contained(
+    unguarded: None, candidate: Write, tmp_path: Path, cache: Path
+) -> None:
+    name = "ws" + uuid.uuid4().hex[:10]
+    daemon = f"""
+      if (fork() == 0) {{
+        setsid();
+        if (fork() == 0) {{ prctl(PR_SET_NAME, "{name}"); for (;;) sleep(1000); }}
+        _exit(0);
+      }}
+    """
+    includes = "sys/prctl.h unistd.h"
+    limits = ResourceLimits()
+    with Judge(
+        write_task(tmp_path), isolation=limits, cache=cache, scratch=tmp_path / "scratch", limits=LIMITS
+    ) as judge:
+        assert judge.check(candidate(kernel(before=daemon, includes=includes))).environment["isolation"] == "limits"
+        crash = judge.check(candidate(kernel(before=daemon + "*(volatile int*)nullptr = 1;", includes=includes)))
+        assert "SIGSEGV" in crash.reason
+        assert not [process for process in psutil.process_iter(["name"]) if process.info["name"] == name]
+        assert judge.check(candidate()).correct
