@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.recordings.script import (
     Script,
+    Turn,
     check,
     final_kernel,
     final_model,
@@ -17,12 +18,11 @@ from tests.recordings.script import (
     words,
     write,
 )
-from tests.servers.openai_server import Reply
 
 STEPS = ("Profile the original", "A plain kernel that is right", "The fast kernel", "Check in full")
 
 
-def two_attempts(case: str, kernel: str, reference: str, plain_model: str) -> list[Reply]:
+def two_attempts(case: str, kernel: str, reference: str, plain_model: str) -> list[Turn]:
     """Return the answers of a session with a plain attempt, a fast one and a full check.
 
     Args:

@@ -2,16 +2,43 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.servers.openai_server import Call, Reply
-
 HERE = Path(__file__).parent
 GPU = HERE.parent / "gpu"
+
+
+@dataclass(frozen=True)
+class Call:
+    """A tool call."""
+
+    name: str
+    arguments: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One answer: what is said, and the calls that go with it."""
+
+    words: str
+    calls: tuple[Call, ...]
+
+    def message(self, number: int) -> dict[str, Any]:
+        """Return the answer as an assistant's message in OpenAI form."""
+        calls = [
+            {
+                "id": f"call_{number}_{index}",
+                "type": "function",
+                "function": {"name": call.name, "arguments": json.dumps(call.arguments)},
+            }
+            for index, call in enumerate(self.calls, 1)
+        ]
+        return {"role": "assistant", "content": self.words, **({"tool_calls": calls} if calls else {})}
 
 
 @dataclass(frozen=True)
@@ -23,15 +50,14 @@ class Script:
         device: Kind of device it belongs to, ``cpu`` or ``cuda``.
         source: A project to copy and open, or a KernelBench file.
         target: File and class inside the project; empty for a KernelBench file.
-        turns: The answers, each with its words and tool calls.
+        turns: The answers, in order.
     """
 
     name: str
     device: str
     source: Path
-    turns: Sequence[Reply]
+    turns: Sequence[Turn]
     target: str = ""
-    options: dict[str, Any] = field(default_factory=dict)
 
 
 def text_of(*parts: str) -> str:
@@ -60,10 +86,8 @@ def final_model(case: str) -> str:
     return (GPU / "kernels" / case / "model_new.py").read_text()
 
 
-def turn(words: str, *calls: Call) -> Reply:
-    """One answer: words, then calls, whose ids are numbered."""
-    numbered = [Call(call.name, call.arguments, f"call_{number}") for number, call in enumerate(calls, 1)]
-    return Reply(text=words, calls=numbered)
+def turn(words: str, *calls: Call) -> Turn:
+    return Turn(words, calls)
 
 
 def profile() -> Call:
