@@ -63,6 +63,12 @@ class CellProcess(subprocess.Popen[bytes]):
 
     lifeline: socket.socket
 
+    def __del__(self) -> None:
+        """Let the cell end with this object."""
+        if hasattr(self, "lifeline"):
+            self.lifeline.close()
+        super().__del__()
+
 
 class Isolation(Protocol):
     """A way of running code that nobody trusts."""

@@ -8,16 +8,21 @@ from pathlib import Path
 
 from sandbox.errors import EnvironmentFault, UsageError
 from sandbox.isolation.cell import Cell, Isolation
+from sandbox.isolation.docker import Docker
 from sandbox.isolation.limits import ResourceLimits
 from sandbox.isolation.namespaces import Namespaces
 
-_LADDER: tuple[type[Namespaces | ResourceLimits], ...] = (Namespaces, ResourceLimits)
+_LADDER: dict[str, type[Namespaces | ResourceLimits]] = {"namespaces": Namespaces, "limits": ResourceLimits}
+_HOW_TO_ALLOW = (
+    "Allow user namespaces (on Ubuntu 24.04: sysctl kernel.apparmor_restrict_unprivileged_userns=0), or accept less with "
+    "--isolation limits."
+)
 
 
 @functools.cache
 def probe(name: str) -> str:
     """Return why an isolation cannot be used here, or an empty text if it can; tried once in a process."""
-    isolation = next(level for level in _LADDER if level.name == name)()
+    isolation: Isolation = Docker(ResourceLimits()) if name == "docker" else _LADDER[name]()
     try:
         process = isolation.popen(["true"], Cell((), (), Path("/")), stdin=subprocess.DEVNULL)
     except EnvironmentFault as fault:
@@ -27,29 +32,36 @@ def probe(name: str) -> str:
 
 
 def best_isolation(minimum: str | None = None) -> Isolation:
-    """Return the strongest isolation this machine allows.
+    """Return the strongest isolation this machine allows, or containers where those are asked for.
 
     Args:
-        minimum: The weakest to accept, ``namespaces`` or ``limits``; None or empty for the best there is.
+        minimum: The weakest to accept, ``namespaces`` or ``limits``, or ``docker``; None or empty for the best there is.
 
     Raises:
         UsageError: ``minimum`` is no isolation.
         EnvironmentFault: Only weaker ones can be used here; the message says why.
     """
-    names = [level.name for level in _LADDER]
-    if minimum and minimum not in names:
-        raise UsageError(f"There is no isolation '{minimum}'.", next_step=f"Choose from: {', '.join(names)}.")
+    if minimum == "docker":
+        return _containers()
+    if minimum and minimum not in _LADDER:
+        raise UsageError(f"There is no isolation '{minimum}'.", next_step=f"Choose from: {', '.join(_LADDER)}, docker.")
     refusals: list[str] = []
-    for level in _LADDER:
-        reason = probe(level.name)
+    for name, level in _LADDER.items():
+        reason = probe(name)
         if not reason:
             return level()
-        refusals.append(f"{level.name}: {reason}")
-        if level.name == minimum:
+        refusals.append(f"{name}: {reason}")
+        if name == minimum:
             break
-    raise EnvironmentFault(
-        f"Code cannot be isolated here as strongly as asked for. {' '.join(refusals)}",
-        where="isolation",
-        next_step="Allow user namespaces (on Ubuntu 24.04: sysctl kernel.apparmor_restrict_unprivileged_userns=0), or accept "
-        "less with --isolation limits.",
-    )
+    what = f"Code cannot be isolated here as strongly as asked for. {' '.join(refusals)}"
+    raise EnvironmentFault(what, where="isolation", next_step=_HOW_TO_ALLOW)
+
+
+def _containers() -> Isolation:
+    if reason := probe("docker"):
+        raise EnvironmentFault(
+            reason,
+            where="isolation docker",
+            next_step="Start the engine and let this user reach it, or leave --isolation out.",
+        )
+    return Docker(best_isolation())

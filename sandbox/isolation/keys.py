@@ -2,22 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-_SECRET = (
-    ".env",
-    ".env.*",
-    ".netrc",
-    ".git-credentials",
-    ".npmrc",
-    ".pypirc",
-    ".ssh",
-    ".aws",
-    ".gnupg",
-    "*.pem",
-    "id_rsa*",
-)
+_SECRET = re.compile(r"\.env(\..*)?|\.netrc|\.git-credentials|\.npmrc|\.pypirc|\.ssh|\.aws|\.gnupg|.*\.pem|id_rsa.*")
 
 
 def secrets_in(folders: Iterable[Path]) -> tuple[Path, ...]:
@@ -31,8 +20,7 @@ def secrets_in(folders: Iterable[Path]) -> tuple[Path, ...]:
 
 def _keys(folder: Path) -> Iterator[Path]:
     """Yield what usually holds keys at the top of a folder; the configuration of its repository may hold a token."""
-    for pattern in _SECRET:
-        yield from folder.glob(pattern)
+    yield from (path for path in folder.iterdir() if _SECRET.fullmatch(path.name))
     yield folder / ".git" / "config"
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from sandbox.isolation import Cell, CellProcess, Isolation, Limits, interpreter_paths, probe
+from sandbox.isolation.docker import Docker
 from sandbox.isolation.limits import ResourceLimits
 from sandbox.isolation.namespaces import Namespaces
 
@@ -46,14 +47,18 @@ class Room:
                     pipe.close()
 
 
-MakeRoom = Callable[[type[Namespaces] | type[ResourceLimits]], Room]
+def make_docker() -> Docker:
+    return Docker(ResourceLimits())
+
+
+MakeRoom = Callable[[Callable[[], Isolation]], Room]
 
 
 @pytest.fixture
 def make_room(tmp_path: Path) -> Iterator[MakeRoom]:
     rooms: list[Room] = []
 
-    def make(kind: type[Namespaces] | type[ResourceLimits]) -> Room:
+    def make(kind: Callable[[], Isolation]) -> Room:
         isolation = kind()
         if reason := probe(isolation.name):
             pytest.skip(f"{isolation.name}: {reason}")
@@ -67,8 +72,21 @@ def make_room(tmp_path: Path) -> Iterator[MakeRoom]:
         room.close()
 
 
-@pytest.fixture(params=[Namespaces, ResourceLimits], ids=["namespaces", "limits"])
+EVERY = [
+    pytest.param(Namespaces, id="namespaces"),
+    pytest.param(ResourceLimits, id="limits"),
+    pytest.param(make_docker, id="docker", marks=pytest.mark.docker),
+]
+
+
+@pytest.fixture(params=EVERY)
 def room(request: pytest.FixtureRequest, make_room: MakeRoom) -> Room:
+    return make_room(request.param)
+
+
+@pytest.fixture(params=EVERY[:2])
+def local_room(request: pytest.FixtureRequest, make_room: MakeRoom) -> Room:
+    """A room whose workers can be forked."""
     return make_room(request.param)
 
 

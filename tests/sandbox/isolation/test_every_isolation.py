@@ -58,7 +58,10 @@ def test_pipes_carry_everything(room: Room) -> None:
 
 
 def test_a_missing_program_is_127_and_named(room: Room) -> None:
-    assert room.run("no-such-program") == (127, "no-such-program: No such file or directory\n")
+    status, text = room.run("no-such-program")
+    assert status == 127
+    assert "no-such-program" in text
+    assert text.endswith("No such file or directory\n")
 
 
 def test_a_missing_folder_is_the_environments_fault(room: Room, tmp_path: Path) -> None:
@@ -73,7 +76,7 @@ def test_the_environment_is_the_cells_own(room: Room, monkeypatch: pytest.Monkey
     monkeypatch.setenv("OPENAI_API_KEY", "sk-planted")
     _, text = room.run("env", env={"MINE": "1"})
     names = {line.split("=")[0] for line in text.splitlines()}
-    assert names == {"MINE", "PATH", "HOME", "TMPDIR", "LANG", "USER", "LOGNAME"}
+    assert names - {"HOSTNAME"} == {"MINE", "PATH", "HOME", "TMPDIR", "LANG", "USER", "LOGNAME"}
     assert "planted" not in room.run("sh", "-c", "cat /proc/*/environ 2>/dev/null | tr '\\0' '\\n'")[1]
 
 
@@ -135,6 +138,8 @@ def test_a_killed_wrapper_takes_the_cell_along(room: Room) -> None:
     wait_for(sleeps[1])
     process.kill()
     process.wait()
+    if room.isolation.name == "docker":  # the engine does not know of its wrapper; the next one sweeps
+        room.run("true")
     assert gone(*sleeps)
 
 
@@ -153,14 +158,18 @@ def test_memory_is_bounded(room: Room) -> None:
     assert room.python(code, limits=Limits(memory_bytes=800_000_000))[1] == "got it\n"
 
 
-def test_memory_of_gpu_cells_is_bounded_too(room: Room) -> None:
+def test_memory_of_gpu_cells_is_bounded_too(local_room: Room) -> None:
     code = "import time\nx = bytearray(b'1') * 300_000_000\ntime.sleep(5)\nprint('got it')"
-    status, text = room.python(code, limits=Limits(memory_bytes=200_000_000), gpu=True)
+    status, text = local_room.python(code, limits=Limits(memory_bytes=200_000_000), gpu=True)
     assert (status, text) == (-9, "")
 
 
 def test_a_fork_bomb_is_bounded(room: Room) -> None:
-    if os.geteuid() == 0 and room.isolation.worker_cell(room.cell())["user"] is None:
+    if (
+        room.isolation.name == "limits"
+        and os.geteuid() == 0
+        and room.isolation.worker_cell(room.cell())["user"] is None
+    ):
         pytest.skip("this root cell keeps its user, whom the kernel does not count")
     code = (
         "import os, time\n"
