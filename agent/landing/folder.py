@@ -18,12 +18,25 @@ from agent.landing.verified import VerifiedInputs
 from sandbox.build.signature import Launcher, parse_launchers
 from sandbox.build.sources import HEADER_SUFFIXES, read_directives
 from sandbox.build.target import Target, cpu_target, cuda_target
+from sandbox.errors import LandingRefused
 from sandbox.task import TaskSpec
 from sandbox.verdict import Verdict
 
 RECORD = "_landed.py"
 ORIGINAL = "_original.py"
 FORMAT = "warpsmith.landed/1"
+_TAKEN = {"counts", "landed"}
+_HEADER = b"""\
+# Landed by Warpsmith; its undo takes it away again.
+# mypy: ignore-errors
+# flake8: noqa
+# pylint: skip-file
+# isort: skip_file
+# fmt: off
+"""
+"""Keeps the developer's own checkers and formatters from files that are not theirs to mend."""
+
+_KEPT_OF_ENVIRONMENT = ("device", "sm", "cpu", "driver", "torch", "cuda", "python")
 _RUNTIME = Path(__file__).parent / "runtime"
 _BINDING = Path(sandbox.__file__).parent / "harness/warpsmith_harness/kernels.py"
 
@@ -39,6 +52,12 @@ def package(spec: TaskSpec, kernels: Mapping[str, bytes], verdict: Verdict) -> t
     """Return the files of a folder of kernels without its record, and the record."""
     sources = {name: data for name, data in kernels.items() if Path(name).suffix == spec.kernel_suffix}
     launchers = [each for name, data in sources.items() for each in parse_launchers(data, name).launchers]
+    for launcher in launchers:
+        if launcher.name in _TAKEN:
+            what = f"A kernel is called {launcher.name}, which is a name of the folder's own."
+            raise LandingRefused(
+                what, where=f"kernels/{launcher.file}", next_step="Have the agent give it another name."
+            )
     record: dict[str, Any] = {
         "format": FORMAT,
         "class": spec.candidate_class,
@@ -52,10 +71,10 @@ def package(spec: TaskSpec, kernels: Mapping[str, bytes], verdict: Verdict) -> t
     for name, data in kernels.items():
         digest.update(f"\0{name}\0".encode() + data)
     record["namespace"] = re.sub(r"\W", "_", spec.kernels_module, flags=re.ASCII) + "_" + digest.hexdigest()[:8]
-    files = {path.name: path.read_bytes() for path in sorted(_RUNTIME.glob("_*.py"))}
-    files |= {"_kernels.py": _BINDING.read_bytes(), **kernels}
-    files["__init__.py"] = _init_source(spec, launchers, verdict).encode()
-    return files, record
+    files = {path.name: _HEADER + path.read_bytes() for path in sorted(_RUNTIME.glob("_*.py"))}
+    files["_kernels.py"] = _HEADER + _BINDING.read_bytes()
+    files["__init__.py"] = _HEADER + _init_source(spec, launchers, verdict).encode()
+    return {**files, **kernels}, record
 
 
 def guarded(record: dict[str, Any], verified: VerifiedInputs, fallback: Fallback) -> dict[str, Any]:
@@ -65,20 +84,35 @@ def guarded(record: dict[str, Any], verified: VerifiedInputs, fallback: Fallback
 
 def write_record(record: Mapping[str, Any]) -> bytes:
     """Return a record as a Python file: it is there wherever its package is, while data files may be left behind."""
-    text = pprint.pformat(dict(record), width=118)
-    return (
-        f'"""What landed here, how it was verified, and the hash of every file of it."""\n\nRECORD = {text}\n'.encode()
-    )
+    what = '"""What landed here, how it was verified, and the hash of every file of it."""'
+    return _HEADER + f"{what}\n\nRECORD = {pprint.pformat(dict(record), width=118)}\n".encode()
 
 
 def read_record(data: bytes | None) -> dict[str, Any]:
     """Read a record that was written; empty if there is none, or it was edited beyond recognition."""
+    record = _read_value(data)
+    return record if isinstance(record, dict) else {}
+
+
+def write_original(spec: TaskSpec, source: bytes) -> bytes:
+    """Return a developer's file as the value of a Python file, which no checker of theirs mistakes for a module."""
+    lines = "".join(f"    {line!r}\n" for line in source.splitlines(keepends=True)) or '    b""\n'
+    return _HEADER + f'"""What {spec.path.name} was before the landing."""\n\nSOURCE = (\n{lines})\n'.encode()
+
+
+def read_original(data: bytes | None) -> bytes | None:
+    """Return the developer's file that was kept, or None."""
+    source = _read_value(data)
+    return source if isinstance(source, bytes) else None
+
+
+def _read_value(data: bytes | None) -> Any:
+    """Return what the only assignment of a Python file assigns, if that is a literal."""
     try:
         (statement,) = (node for node in ast.parse(data or b"").body if isinstance(node, ast.Assign))
-        record = ast.literal_eval(statement.value)
+        return ast.literal_eval(statement.value)
     except (SyntaxError, ValueError):
-        return {}
-    return record if isinstance(record, dict) else {}
+        return None
 
 
 def _recipe(
@@ -114,7 +148,7 @@ def _summary(verdict: Verdict) -> dict[str, Any]:
         "tier": verdict.tier,
         "reward": verdict.reward,
         "candidate_sha256": verdict.candidate_sha256,
-        "environment": verdict.environment,
+        "environment": {key: verdict.environment.get(key) for key in _KEPT_OF_ENVIRONMENT},
         "speedup": speedup,
     }
 

@@ -16,7 +16,17 @@ from typing import Any
 
 from agent.landing.change import FileChange
 from agent.landing.fallback import missing_attributes, plan_fallback
-from agent.landing.folder import ORIGINAL, RECORD, guarded, kernel_files, package, read_record, write_record
+from agent.landing.folder import (
+    ORIGINAL,
+    RECORD,
+    guarded,
+    kernel_files,
+    package,
+    read_original,
+    read_record,
+    write_original,
+    write_record,
+)
 from agent.landing.merge import merge
 from agent.landing.source import add_guard, find_class, imports_kernels
 from agent.landing.verified import VerifiedInputs
@@ -62,7 +72,7 @@ def _plan_module(
     wanted = add_guard(judged, spec.class_name, spec.kernels_import)
     disk, before, after = _merged(spec, base, wanted, folder)
     record = guarded(record, verified, plan_fallback(before, after, spec.class_name, spec.class_name))
-    files[ORIGINAL] = before
+    files[ORIGINAL] = write_original(spec, before)
     contents = {spec.path: after, **{folder / name: data for name, data in files.items()}}
     changes = [FileChange(spec.path, disk, after)]
     return changes + _folder_changes(folder, {**contents, folder / RECORD: _record(record, contents, spec.path.parent)})
@@ -126,7 +136,9 @@ def _same_class(base: bytes, disk: bytes, name: str) -> bool:
 def _is_landing_of(base: bytes, disk: bytes, spec: TaskSpec, folder: Path) -> bool:
     """Whether the file is just as an earlier landing of this original left it."""
     record = read_record(read(folder / RECORD))
-    return record.get("files", {}).get(spec.path.name) == _sha256(disk) and read(folder / ORIGINAL) == base
+    return (
+        record.get("files", {}).get(spec.path.name) == _sha256(disk) and read_original(read(folder / ORIGINAL)) == base
+    )
 
 
 def _folder_changes(folder: Path, contents: Mapping[Path, bytes]) -> list[FileChange]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
+_LONGEST_LINE = 88
 GUARD = "landed"
 """The decorator's name in the folder of kernels."""
 
@@ -24,15 +26,26 @@ def add_guard(source: bytes, class_name: str, kernels_import: str) -> bytes:
     indent = class_line[: len(class_line) - len(class_line.lstrip())]
     end = class_line[len(class_line.rstrip(b"\r\n")) :] or b"\n"
     name = _free_name(tree)
-    renamed = "" if name == GUARD else f" as {name}"
-    statement = f"{kernels_import} {GUARD}{renamed}".encode()
     lines.insert(start - 1, indent + b"@" + name.encode() + end)
-    position = _last_line_of_import(tree, kernels_import)
-    if position is None or position >= start:
-        lines.insert(start - 1, indent + statement + end)
+    imported = f"{GUARD} as {name}" if name != GUARD else GUARD
+    statement = next((node for node in tree.body if _is_kernels_import(node, kernels_import)), None)
+    if statement is None or statement.lineno >= start:
+        lines.insert(start - 1, indent + f"{kernels_import} {imported}".encode() + end)
+    elif extended := _extended(lines[statement.lineno - 1], kernels_import, imported):
+        lines[statement.lineno - 1] = extended
     else:
-        lines.insert(position, statement + end)
+        lines.insert(statement.end_lineno or statement.lineno, f"{kernels_import} {imported}".encode() + end)
     return b"".join(lines)
+
+
+def _extended(line: bytes, kernels_import: str, name: str) -> bytes | None:
+    """Return an import of plain names on a line of its own with one more, in its place if they are sorted; else None."""
+    found = re.fullmatch(rb"(%s )(\w+(?:, \w+)*)(\r?\n|)" % re.escape(kernels_import).encode(), line)
+    if found is None or len(line) + len(name) > _LONGEST_LINE:
+        return None
+    names = found[2].decode().split(", ")
+    ordered = sorted([*names, name]) if names == sorted(names) else [*names, name]
+    return found[1] + ", ".join(ordered).encode() + found[3]
 
 
 def find_class(tree: ast.Module, name: str) -> ast.ClassDef:
@@ -57,12 +70,6 @@ def _is_kernels_import(node: ast.AST, kernels_import: str) -> bool:
     if not isinstance(node, ast.ImportFrom):
         return False
     return f"from {'.' * node.level}{node.module or ''} import" == kernels_import
-
-
-def _last_line_of_import(tree: ast.Module, kernels_import: str) -> int | None:
-    """Return the number of the line after which the kernels are imported at the top level; None if nowhere."""
-    found = [node.end_lineno for node in tree.body if _is_kernels_import(node, kernels_import)]
-    return found[0] if found else None
 
 
 def _free_name(tree: ast.Module) -> str:

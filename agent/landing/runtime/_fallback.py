@@ -1,16 +1,18 @@
 """Runs the original forward of a class that was rewritten, on the instances of the rewritten one.
 
-``_original.py`` holds the developer's file as it was. Only those of its statements are executed that differ from the
+``_original.py`` holds the text of the developer's file as it was. Only those of its statements are executed that differ from the
 file as it is, so the classes and records it shares with the rest of the module stay the same objects.
 """
 
 from __future__ import annotations
 
 import ast
+import importlib
+import importlib.util
+import linecache
 import sys
 import types
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from torch import nn
@@ -24,9 +26,8 @@ class Original:
             rest of its class is unchanged; otherwise None.
     """
 
-    def __init__(self, package: str, source: Path, record: dict[str, Any], landed: type[nn.Module]) -> None:
+    def __init__(self, package: str, record: dict[str, Any], landed: type[nn.Module]) -> None:
         self._package = package
-        self._source = source
         self._record = record
         self._landed = landed
         self._nested = len(record["classes"]) > 1
@@ -58,18 +59,22 @@ class Original:
 
     def _execute(self, landed_module: types.ModuleType) -> dict[str, Any]:
         """Execute the statements in a module of their own that begins with all that the landed one holds."""
-        module = types.ModuleType(f"{self._package}._original")
+        module = types.ModuleType(f"{self._package}._before")
         namespace = vars(module)
         own = {key: value for key, value in namespace.items() if key != "__package__"}
         namespace.update({**vars(landed_module), **own, "__file__": landed_module.__file__})
         namespace["__package__"] = getattr(landed_module, "__package__", None)
         sys.modules[module.__name__] = module
-        tree = ast.parse(self._source.read_bytes(), str(self._source))
+        source: bytes = importlib.import_module(f"{self._package}._original").SOURCE
+        name = f"<{landed_module.__name__} before it was landed>"
+        text = importlib.util.decode_source(source)
+        linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+        tree = ast.parse(source, name)
         tree.body = [tree.body[position] for position in self._record["statements"]]
         for node in tree.body:
             if isinstance(node, ast.ClassDef) and node.name in self._record["classes"].values():
                 node.decorator_list = []  # a registry must not see the class twice
-        exec(compile(tree, str(self._source), "exec"), namespace)  # noqa: S102
+        exec(compile(tree, name, "exec"), namespace)  # noqa: S102
         return namespace
 
     def _view(self, module: nn.Module) -> nn.Module:

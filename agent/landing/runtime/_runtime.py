@@ -66,7 +66,7 @@ class Landing:
     def landed(self, cls: type[M]) -> type[M]:
         """Make a class run its original forward wherever its rewritten one was not verified; returns the same class."""
         contract = Contract(self._record["contract"], cls)
-        self.original = Original(self._package, self._folder / "_original.py", self._record["original"], cls)
+        self.original = Original(self._package, self._record["original"], cls)
         fused, init = cls.forward, cls.__init__
         package = self._package
 

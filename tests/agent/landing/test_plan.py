@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import ast
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agent.landing import VerifiedInputs, land, plan, undo
-from agent.landing.folder import RECORD, read_record
+from agent.landing.folder import RECORD, read_original, read_record, write_original
 from sandbox.errors import LandingRefused
 from sandbox.task import TaskSpec
 from tests.agent.landing.example import (
@@ -54,13 +57,13 @@ def test_planning_writes_nothing_and_names_the_file_and_one_folder(tmp_path: Pat
     }
     assert "notes.txt" not in names
     contents = {c.path.name: c.after for c in changes}
-    assert contents["_original.py"] == ORIGINAL.encode()
+    assert read_original(contents["_original.py"]) == ORIGINAL.encode()
 
 
 def test_the_judged_bytes_land_with_one_decorator_and_its_import(tmp_path: Path) -> None:
     (change, *_) = planned(make_project(tmp_path))
     added = [line for line in (change.after or b"").decode().splitlines() if line not in CANDIDATE.splitlines()]
-    assert added == ["from .blocks_kernels import landed", "@landed"]
+    assert added == ["from .blocks_kernels import fused_block, landed", "@landed"]
 
 
 def test_the_landed_files_parse_on_the_oldest_python(tmp_path: Path) -> None:
@@ -76,6 +79,18 @@ def test_line_ends_are_kept(tmp_path: Path, end: str) -> None:
     spec.path.write_bytes(original.encode())
     (change, *_) = planned(spec, accepted(candidate), original)
     assert (change.after or b"").count(b"\n") == (change.after or b"").count(end.encode())
+
+
+@given(st.binary(), st.lists(st.sampled_from([b"a = 1\n", b"\r\n", b"\tb\r", b"'\"", b"\xe9\x0c\x00\\"])).map(b"".join))
+def test_the_original_is_kept_byte_for_byte(one: bytes, other: bytes) -> None:
+    spec = TaskSpec("module", Path("/m.py"), "M", "m", Path("/"), Path("/python"))
+    for source in (one, other, b""):
+        assert read_original(write_original(spec, source)) == source
+
+
+def test_a_kernel_with_a_name_of_the_folders_own_is_refused(tmp_path: Path) -> None:
+    state = accepted(CANDIDATE.replace("fused_block", "counts"), KERNEL.replace("fused_block", "counts"))
+    assert "another name" in refused(make_project(tmp_path), state).next_step
 
 
 def test_an_incorrect_state_is_refused(tmp_path: Path) -> None:
@@ -119,7 +134,7 @@ def test_edits_elsewhere_in_the_file_are_kept(tmp_path: Path) -> None:
     assert text.startswith('"""Blocks, of the shop."""')
     assert text.endswith("MORE = Block\n")
     assert "@landed" in text
-    assert next(c.after for c in changes if c.path.name == "_original.py") == edited.encode()
+    assert read_original(next(c.after for c in changes if c.path.name == "_original.py")) == edited.encode()
     land(changes)
     undo(changes)
     assert picture(root) == before
@@ -178,7 +193,7 @@ def test_a_later_attempt_lands_over_an_earlier_one_and_each_is_undone(tmp_path: 
     folder = spec.path.parent / "blocks_kernels"
     assert not (folder / "fused_block.cpp").exists()
     assert b"quick_block" in spec.path.read_bytes()
-    assert (folder / "_original.py").read_bytes() == ORIGINAL.encode()
+    assert read_original((folder / "_original.py").read_bytes()) == ORIGINAL.encode()
     undo(second)
     assert picture(tmp_path) == middle
     undo(first)
@@ -294,3 +309,26 @@ def test_the_landed_folder_passes_through_a_real_repository(tmp_path: Path) -> N
         ["git", "status", "--porcelain"], cwd=tmp_path, check=True, capture_output=True, text=True
     ).stdout
     assert status.split("\n")[:-1] == [" M shop/blocks.py", "?? shop/blocks_kernels/"]
+
+
+def test_the_developers_checkers_have_nothing_to_say_of_what_landed(tmp_path: Path) -> None:
+    """ruff and mypy stand for what a project checks itself with."""
+    spec = make_project(tmp_path)
+    land(planned(spec))
+    folder = str(spec.path.parent / "blocks_kernels")
+    for command in (
+        ["ruff", "check", "--isolated", "--no-cache", "--select", "A,ANN,B,D,E,F,I,N,RUF,S,T20,UP,W", folder],
+        ["ruff", "format", "--isolated", "--no-cache", "--check", "--line-length", "79", folder],
+        [
+            "mypy",
+            "--config-file",
+            "/dev/null",
+            "--cache-dir",
+            "/dev/null",
+            "--strict",
+            "--follow-imports=skip",
+            folder,
+        ],
+    ):
+        done = subprocess.run([sys.executable, "-m", *command], cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr

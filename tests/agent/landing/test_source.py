@@ -30,6 +30,27 @@ def test_beside_the_import_of_the_kernels() -> None:
     assert added(source) == [(5, b"from .m_kernels import landed\n"), (8, b"@landed\n")]
 
 
+def test_in_the_import_of_the_kernels_where_that_is_one_plain_line() -> None:
+    source = b"from .m_kernels import a, z\r\nclass M: pass\r\n"
+    assert add_guard(source, "M", IMPORT) == b"from .m_kernels import a, landed, z\r\n@landed\r\nclass M: pass\r\n"
+    unsorted = b"from .m_kernels import z, a\nclass M: pass\n"
+    assert add_guard(unsorted, "M", IMPORT) == b"from .m_kernels import z, a, landed\n@landed\nclass M: pass\n"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"from .m_kernels import a  # fast\n",
+        b"from .m_kernels import a; import b\n",
+        b"from .m_kernels import a as b\n",
+        b"from .m_kernels import *\n",
+        b"from .m_kernels import " + b"a" * 60 + b"\n",
+    ],
+)
+def test_below_the_import_of_the_kernels_where_that_is_anything_else(line: bytes) -> None:
+    assert added(line + b"class M: pass\n") == [(1, b"from .m_kernels import landed\n"), (2, b"@landed\n")]
+
+
 def test_above_the_class_where_the_kernels_are_imported_nowhere_or_late() -> None:
     assert added(b"import a\nclass M: pass") == [(1, b"from .m_kernels import landed\n"), (2, b"@landed\n")]
     late = b"class M:\n    pass\nfrom .m_kernels import f\n"
@@ -37,7 +58,7 @@ def test_above_the_class_where_the_kernels_are_imported_nowhere_or_late() -> Non
 
 
 def test_outside_of_other_decorators() -> None:
-    source = b"from .m_kernels import f\n@register(\n    'x',\n)\n@other\nclass M:\n    pass\n"
+    source = b"import a\n@register(\n    'x',\n)\n@other\nclass M:\n    pass\n"
     assert added(source) == [(1, b"from .m_kernels import landed\n"), (2, b"@landed\n")]
 
 
