@@ -200,7 +200,7 @@ def _errors(outcome: Outcome, seconds: float) -> list[Diagnostic]:
 
 
 def _compile_errors(file: str, compiled: Compiled) -> list[Diagnostic]:
-    if "File size limit exceeded" in compiled.log or len(compiled.log) * 2 > LARGEST_FILE:
+    if "File size limit exceeded" in compiled.log or compiled.overflowed:
         message = (
             f"The compiler wrote more than {LARGEST_FILE // 1024**2} MB; something in this file grows without end."
         )

@@ -25,11 +25,11 @@ from sandbox.errors import EnvironmentFault, InternalError
 from sandbox.isolation import Cell, CellProcess, Isolation, Limits
 
 LIBRARY = "kernels.so"
-LARGEST_FILE = 256 * 1024**2
+LARGEST_FILE = 64 * 1024**2
 """Bytes that a compiler may write into one file, its messages included."""
 
 _MOST_MEMORY = 8 * 1024**3
-_READ = 2 * 1024**2
+_READ = 1024**2
 _RULES = """\
 rule compile
   command = $run > $out.log 2>&1; status=$$?; c++filt < $out.log > $out.txt; exit $$status
@@ -42,11 +42,19 @@ rule symbols
 
 @dataclass(frozen=True)
 class Compiled:
-    """What compiling one file left: its object, or null if it failed, and its messages as printed and demangled."""
+    """What compiling one file left.
+
+    Attributes:
+        data: The object, or null if it failed.
+        log: The beginning of what the compiler printed.
+        readable_log: The same with demangled names.
+        overflowed: Whether it printed more than it may.
+    """
 
     data: bytes | None
     log: str
     readable_log: str
+    overflowed: bool = False
 
 
 @dataclass(frozen=True)
@@ -171,7 +179,9 @@ def _collect(waiting: Sequence[Source], folder: Path, *, timed_out: bool) -> Out
         output = folder / object_path(source.file)
         logs = [_read(output.with_name(f"{output.name}.{kind}")) for kind in ("log", "txt")]
         data = output.read_bytes() if output.is_file() else None
-        compiled[source.file] = Compiled(data, logs[0], logs[1] or logs[0])
+        log = output.with_name(f"{output.name}.log")
+        overflowed = log.is_file() and log.stat().st_size >= LARGEST_FILE - _READ // 2
+        compiled[source.file] = Compiled(data, logs[0], logs[1] or logs[0], overflowed)
     library = folder / LIBRARY
     listing = _read(folder / "symbols.txt").splitlines()
     return Outcome(

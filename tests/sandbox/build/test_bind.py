@@ -160,4 +160,5 @@ def test_the_file_stands_alone(build: Callable[..., Built]) -> None:
         "assert not any(name.startswith(('sandbox', 'warpsmith')) for name in sys.modules)"
     )
     manifest = json.dumps(built.manifest.to_json())
-    subprocess.run([sys.executable, "-I", "-W", "ignore", "-c", program, kernels.__file__, manifest], check=True)
+    command = [sys.executable, "-W", "ignore", "-c", program, kernels.__file__, manifest]
+    subprocess.run(command, check=True, cwd=built.manifest.library.parent)
