@@ -283,8 +283,8 @@ def _recall_object(store: Store, key: str) -> Compiled | None:
     if entry is None:
         return None
     try:
-        texts = [(entry / name).read_text() for name in ("log", "readable")]
-        return Compiled((entry / _OBJECT).read_bytes(), *texts)
+        log, readable = ((entry / name).read_text() for name in ("log", "readable"))
+        return Compiled((entry / _OBJECT).read_bytes(), log, readable)
     except OSError:
         store.discard(key)
         return None
