@@ -60,7 +60,12 @@ class SessionController:
 
     async def load(self) -> None:
         """Fold the stored events in, and then those that came from the engine in the meantime."""
+        before = self.state
         self.state = await asyncio.to_thread(self._read)
+        if before.lost:
+            self.state.engine_lost()
+        if before.problem is not None:
+            self.state.report(before.problem)
         self.loaded = True
         early, self._early = self._early, []
         self._arrived(early)

@@ -10,12 +10,14 @@ from typing import ClassVar
 
 from textual.app import App
 from textual.binding import Binding, BindingType
+from textual.notifications import SeverityLevel
 from textual.screen import Screen
 
 from agent.settings import Settings
 from app.controller import SessionController
 from app.screens.session import SessionScreen
 from app.terminal import require_terminal
+from app.text.plain import clean
 from app.theme import THEMES, VARIABLE_DEFAULTS, choose_theme
 from sandbox.errors import UsageError
 
@@ -77,6 +79,8 @@ class WarpsmithApp(App[None]):
         for theme in THEMES:
             self.register_theme(theme)
         self.theme = choose_theme(os.environ)
+        # Text that glides is harder to read and slower over a network.
+        self.animation_level = "none"
         self._first = first
         self._keys = dict(keymap)
         self.last_session: str | None = None
@@ -98,6 +102,18 @@ class WarpsmithApp(App[None]):
             self.switch_screen(screen)
         else:
             self.push_screen(screen)
+
+    def notify(
+        self,
+        message: str,
+        *,
+        title: str = "",
+        severity: SeverityLevel = "information",
+        timeout: float | None = None,
+        markup: bool = False,
+    ) -> None:
+        """Show a message for a while. It is drawn as it is, because it may hold text from anywhere."""
+        super().notify(clean(message), title=title, severity=severity, timeout=timeout, markup=markup)
 
     def action_help_quit(self) -> None:
         """Answer Ctrl-C, which copies where text is selected, and never ends anything."""

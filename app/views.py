@@ -61,7 +61,7 @@ def kernels(judged: Judged, files: Files) -> CodeRows:
         text = clean(content.decode("utf-8", "replace"))
         rows += [row("")] if rows else []
         parts.append(len(rows))
-        rows.append(row((f" {path} ", "bold"), (f" {text.count(chr(10))} lines", "$muted"), fill="on $panel"))
+        rows.append(row((f" {clean(path)} ", "bold"), (f" {text.count(chr(10))} lines", "$muted"), fill="on $panel"))
         sources.append((path, len(rows)))
         messages = _messages(build, path)
         if messages and look_at is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -15,19 +15,21 @@ from app.widgets.choices import Choices
 from app.widgets.lines import LinesView
 from app.widgets.rowlist import RowList
 
+WIDEST, FRAME = 92, 8
+
 
 class Told(LinesView):
     """What will happen, row by row."""
 
-    DEFAULT_CSS = "Told { height: auto; max-height: 16; overflow-x: hidden; scrollbar-gutter: auto; margin: 0 0 1 0; }"
+    DEFAULT_CSS = "Told { height: auto; max-height: 45vh; overflow-x: hidden; margin: 0 0 1 0; }"
 
-    def __init__(self, rows: Sequence[Row]) -> None:
+    def __init__(self, make: Callable[[int], list[Row]]) -> None:
         super().__init__()
-        self._told = rows
+        self._make = make
 
     def on_mount(self) -> None:
-        """Show the rows."""
-        self.show_rows(self._told)
+        """Show the rows as wide as the window will be."""
+        self.show_rows(self._make(min(WIDEST, self.app.size.width * 9 // 10) - FRAME))
 
 
 class ChoiceScreen(ModalScreen[int]):
@@ -44,7 +46,7 @@ class ChoiceScreen(ModalScreen[int]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "Go back", id="choice.leave")]
 
-    def __init__(self, title: str, told: Sequence[Row], choices: Sequence[str]) -> None:
+    def __init__(self, title: str, told: Callable[[int], list[Row]], choices: Sequence[str]) -> None:
         super().__init__()
         self._title = title
         self._told = told

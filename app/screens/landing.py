@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 
 from textual.app import App
 
@@ -41,7 +42,7 @@ def propose_undo(app: App[object], controller: SessionController) -> None:
             controller.send(commands.Undo(landing.number))
 
     choices = ["Leave it as it is", "Take it back"]
-    app.push_screen(ChoiceScreen(f"Undo landing {landing.number}", undo_rows(landing), choices), decided)
+    app.push_screen(ChoiceScreen(f"Undo landing {landing.number}", partial(undo_rows, landing), choices), decided)
 
 
 async def _propose(app: App[object], controller: SessionController, judged: Judged) -> None:
@@ -56,7 +57,7 @@ async def _propose(app: App[object], controller: SessionController, judged: Judg
         if choice == 1:
             controller.send(commands.Land(judged.number))
 
-    told = landing_rows(judged, changes, len(rejected), total)
+    told = partial(landing_rows, judged, changes, len(rejected), total)
     rest = "without what I rejected" if rejected else "all of it"
     choices = ["Not now", f"Land it, {rest}"]
     app.push_screen(ChoiceScreen(f"Land attempt {judged.number} in your project", told, choices), decided)

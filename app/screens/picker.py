@@ -9,6 +9,7 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
+from textual.content import Content
 from textual.events import Key
 from textual.screen import Screen
 from textual.widgets import Footer, Input, Static
@@ -124,9 +125,9 @@ class PickerScreen(Screen[None]):
         view, pane = self.query_one("#preview", CodeView), self.query_one("#picker-preview")
         if found is None:
             view.show(CodeRows([]))
-            pane.border_title = ""
+            pane.border_title = None
             return
-        pane.border_title = f"{found.name}({', '.join(found.init_parameters)})"
+        pane.border_title = Content(f"{found.name}({', '.join(found.init_parameters)})")
         try:
             text = clean(found.path.read_bytes()[:LARGEST_PREVIEW].decode("utf-8", "replace"))
         except OSError as error:

@@ -7,8 +7,11 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
+from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
+
+from app.text.plain import clean
 
 
 class ReasonScreen(ModalScreen[str | None]):
@@ -32,7 +35,7 @@ class ReasonScreen(ModalScreen[str | None]):
     def compose(self) -> ComposeResult:
         """Make the line."""
         with Vertical() as dialog:
-            dialog.border_title = f"Reject {self._what}"
+            dialog.border_title = Content(clean(f"Reject {self._what}"))
             yield Input(placeholder="Why? The agent is told. It may stay empty.", id="reason")
             yield Static("Enter rejects · Esc goes back")
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
@@ -17,7 +14,6 @@ from textual.widgets import Footer, Static
 
 from agent import commands
 from app.controller import SessionController
-from app.editor import edit
 from app.screens.reason import ReasonScreen
 from app.state import Judged, Part
 from app.text.attempt import sparkline
@@ -33,7 +29,6 @@ from app.widgets.steer import SteerInput
 from app.widgets.stream import StreamView
 from app.widgets.tabs import TabStrip
 from app.widgets.verdict import VerdictPanel
-from sandbox.errors import WarpsmithError
 
 if TYPE_CHECKING:
     from agent.landing.hunks import Hunk
@@ -65,6 +60,7 @@ class SessionScreen(Screen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("f5", "run", "Run", id="session.run", key_display="F5"),
         Binding("escape", "stop", "Stop", key_display="Esc", id="session.stop"),
+        Binding("escape", "back", "Back to the code", show=False, id="session.back"),
         Binding("i", "steer", "Tell", id="session.steer", tooltip="Tell the agent something"),
         Binding(
             "f3", "next_view", "View", id="session.view", tooltip="Source, diff, previous, kernels", key_display="F3"
@@ -133,6 +129,7 @@ class SessionScreen(Screen[None]):
 
     async def on_unmount(self) -> None:
         """End the engine."""
+        self.controller.on_change = lambda: None
         await self.controller.close()
 
     async def _open(self) -> None:
@@ -144,7 +141,7 @@ class SessionScreen(Screen[None]):
 
     def refresh_state(self) -> None:
         """Redraw what has changed of the session's state."""
-        if not self.controller.loaded or not self.is_mounted:
+        if not self.controller.loaded or not self.is_attached:
             return
         state = self.controller.state
         changes = state.take_changes()
@@ -198,6 +195,7 @@ class SessionScreen(Screen[None]):
         """Show the selected attempt's verdict and code."""
         self._selected = event.number
         self._show_verdict()
+        self._show_tabs()
         self.query_one(CodePane).select(self._judged)
 
     def _tick(self) -> None:
@@ -221,10 +219,20 @@ class SessionScreen(Screen[None]):
 
     def _show_tabs(self) -> None:
         tabs = self.query_one(TabStrip)
-        tabs.names = NARROW_TITLES if self._narrow else TITLES
+        tabs.names = {**(NARROW_TITLES if self._narrow else TITLES), **self._numbered_titles()}
         tabs.active = self._seen if self._narrow or self._seen in VIEWS else self._code_view
         self.set_class(self._seen == AGENT, "-see-agent")
         self.set_class(self._seen == VERDICT, "-see-verdict")
+
+    def _numbered_titles(self) -> dict[str, str]:
+        """What the views on code are called while an attempt is selected: they say which."""
+        judged = self._judged
+        if judged is None:
+            return {}
+        before = [other.number for other in self.controller.state.attempts if other.number < judged.number]
+        against = f"#{before[-1]}" if before else "start"
+        number = f"#{judged.number}"
+        return {ORIGINAL: f"Diff {number}", PREVIOUS: f"{number} vs {against}", KERNELS: f"Kernels {number}"}
 
     def on_tab_strip_picked(self, event: TabStrip.Picked) -> None:
         """See the picked view."""
@@ -265,12 +273,13 @@ class SessionScreen(Screen[None]):
         self.refresh_state()
 
     def action_stop(self) -> None:
-        """Stop what runs; if nothing does, go back to the code."""
-        if self._busy:
-            self.controller.send(commands.Interrupt())
-            self.notify("Stopping. What was done so far is kept.", timeout=3)
-        else:
-            self.query_one(CodePane).view.focus()
+        """Stop what runs."""
+        self.controller.send(commands.Interrupt())
+        self.notify("Stopping. What was done so far is kept.", timeout=3)
+
+    def action_back(self) -> None:
+        """Go back to the code."""
+        self.query_one(CodePane).view.focus()
 
     @property
     def _busy(self) -> bool:
@@ -357,50 +366,36 @@ class SessionScreen(Screen[None]):
 
     def action_edit(self) -> None:
         """Open the file in sight, as the workspace has it, in the developer's editor."""
+        from app.screens.editing import edit_workspace_file
+
         place = self.query_one(CodePane).view.place()
-        if place is None:
-            return
-        file, line = place
-        if self._edit(self.controller.session.workspace / file, line):
+        if place is not None and edit_workspace_file(self.app, self.controller, *place):
             steer = self.query_one(SteerInput)
-            steer.value = f"I edited {file}: "
+            steer.value = f"I edited {place[0]}: "
             steer.focus()
-            self.notify("The agent reads the file anew when it looks; tell it what you changed.")
 
     def action_open(self) -> None:
         """Open the whole output of the tool call under the cursor, else the developer's own file."""
+        from app.screens.editing import open_output, open_own_file
+
         stream = self.query_one(StreamView)
         call = stream.opened() if stream.has_focus else None
-        if call is None or call.full is None:
-            place = self.query_one(CodePane).view.place()
-            self._edit(self.controller.task.path, place[1] if place else 1)
+        if call is not None and call.full is not None:
+            open_output(self.app, self.controller, call)
             return
-        folder = Path(tempfile.mkdtemp(prefix="warpsmith-"))
-        output = folder / f"{call.name.lower()}-output.txt"
-        output.write_bytes(self.controller.files.blob(call.full))
-        self._edit(output, 1)
-        shutil.rmtree(folder)
-
-    def _edit(self, path: Path, line: int) -> bool:
-        try:
-            return edit(self.app, path, line)
-        except WarpsmithError as error:
-            self.notify(str(error), severity="error")
-            return False
+        place = self.query_one(CodePane).view.place() if self._code_view == SOURCE else None
+        open_own_file(self.app, self.controller, place[1] if place else 1)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Offer only what can be done now."""
         state = self.controller.state
-        if action == "run":
-            return not state.running
-        if action == "stop":
-            return True if self._busy else None
         if action in ("accept", "reject", "accept_file", "reject_file"):
             return bool(self.is_mounted and self._decidable(whole_file=False))
-        if action == "hunk":
-            return bool(state.attempts)
-        if action == "land":
-            return bool(state.attempts)
-        if action == "undo":
-            return state.landing_to_undo() is not None
-        return super().check_action(action, parameters)
+        possible = {
+            "run": not state.running,
+            "stop": self._busy,
+            "hunk": bool(state.attempts),
+            "land": bool(state.attempts),
+            "undo": state.landing_to_undo() is not None,
+        }
+        return possible.get(action, super().check_action(action, parameters))

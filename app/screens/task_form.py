@@ -10,6 +10,7 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
+from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
@@ -69,7 +70,7 @@ class TaskFormScreen(ModalScreen[Path | None]):
             "device": self._settings.device,
         }
         with Vertical() as form:
-            form.border_title = f"{found.path.name}:{found.name}"
+            form.border_title = Content(f"{found.path.name}:{found.name}")
             form.border_subtitle = "Enter opens · Tab next field · Esc goes back"
             signature = (
                 f"{found.name}({', '.join(found.init_parameters)})   forward({', '.join(found.forward_parameters)})"

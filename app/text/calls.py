@@ -63,11 +63,12 @@ def _line(call: Call, width: int, expanded: bool) -> Row:
     seconds = duration(call.seconds) if call.status in ("ok", "failed") and call.seconds >= 0.05 else ""
     told = f"{len(call.raw):,} characters" if call.status == "writing" else summary(call.name, call.arguments)
     fold = "▾" if expanded else " "
-    room = width - len(call.name) - len(seconds) - 8
+    name = clipped(clean(call.name), width // 2)
+    room = width - len(name) - len(seconds) - 8
     text = clipped(told, max(6, room))
-    gap = " " * max(1, width - 6 - len(call.name) - Content(text).cell_length - len(seconds))
+    gap = " " * max(1, width - 6 - len(name) - Content(text).cell_length - len(seconds))
     return row(
-        " ", (sign, style), (fold, "$faint"), " ", (call.name, "bold"), " ", (text, "$muted"), gap, (seconds, "$faint")
+        " ", (sign, style), (fold, "$faint"), " ", (name, "bold"), " ", (text, "$muted"), gap, (seconds, "$faint")
     )
 
 

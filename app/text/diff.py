@@ -84,7 +84,7 @@ class _File:
             drawn.rows.append(row(""))
         drawn.rows.append(
             row(
-                (f" {self.file} ", "bold"),
+                (f" {clean(self.file)} ", "bold"),
                 (f" {self.fate} " if self.fate else "", "$accent"),
                 (f" +{comes}", "$text-success"),
                 (f" −{goes}", "$text-error"),

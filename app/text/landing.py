@@ -16,29 +16,28 @@ from app.state import Judged, Landing
 from app.text.plain import clean, shown_path
 from app.text.rows import Row, row, wrapped
 
-WIDTH = 82
+KERNEL_SUFFIXES = (".cu", ".cpp")
 MOST_FILES = 12
 
 
-def landing_rows(judged: Judged, changes: Sequence[FileChange], rejected: int, total: int) -> list[Row]:
+def landing_rows(judged: Judged, changes: Sequence[FileChange], rejected: int, total: int, width: int) -> list[Row]:
     """Say what landing an attempt will do: files with their counts, what is left out, and what is judged first."""
     folder = common_folder([change.path for change in changes])
     rows = [row(("What will be written", "bold"), ("  in ", "$muted"), shown_path(folder))]
-    rows += [_file(change, folder) for change in changes[:MOST_FILES]]
-    if len(changes) > MOST_FILES:
-        rows.append(row("  ", (f"⋯ and {len(changes) - MOST_FILES} more files", "$muted")))
+    named = [change for change in changes if change.before is not None or change.path.suffix in KERNEL_SUFFIXES]
+    rows += [_file(change, folder) for change in named[:MOST_FILES]]
+    if rest := len(changes) - len(named[:MOST_FILES]):
+        files = f"{rest} more file{'s' if rest > 1 else ''} that build, call and check the kernels"
+        rows.append(row("  ", (f"{'new':<8}", "$accent"), (files, "$muted")))
     rows.append(row(""))
     if rejected:
-        left = f"{rejected} of {total} changes are left out, because you rejected them. The rest is judged as it is."
-        rows += wrapped(Content.styled(left, "$text-warning"), WIDTH, first="! ", rest="  ")
-    rows += wrapped(Content.styled(_proof(judged, partial=bool(rejected)), "$muted"), WIDTH)
-    rows += wrapped(
-        Content.styled("Nothing else of your project is touched; u takes it back, exactly.", "$muted"), WIDTH
-    )
-    return rows
+        left = f"{rejected} of {total} changes are left out, because you rejected them."
+        rows += wrapped(Content.styled(left, "$text-warning"), width, first="! ", rest="  ")
+    rows += wrapped(Content.styled(_proof(judged, partial=bool(rejected)), "$muted"), width)
+    return rows + wrapped(Content.styled("Nothing else is touched; u takes it back, exactly.", "$muted"), width)
 
 
-def undo_rows(landing: Landing) -> list[Row]:
+def undo_rows(landing: Landing, width: int) -> list[Row]:
     """Say what undoing a landing will do to each file."""
     folder = common_folder([Path(file["path"]) for file in landing.files])
     rows = [row(("What will be taken back", "bold"), ("  in ", "$muted"), shown_path(folder))]
@@ -49,7 +48,7 @@ def undo_rows(landing: Landing) -> list[Row]:
         rows.append(row("  ", (f"⋯ and {len(landing.files) - MOST_FILES} more files", "$muted")))
     rows.append(row(""))
     said = f"Attempt {landing.attempt} landed {when(landing.time, now())}. A file you changed since is left alone."
-    return rows + wrapped(Content.styled(said, "$muted"), WIDTH)
+    return rows + wrapped(Content.styled(said, "$muted"), width)
 
 
 def _proof(judged: Judged, *, partial: bool) -> str:

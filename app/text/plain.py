@@ -21,6 +21,11 @@ def clean(text: str) -> str:
     return _HIDDEN.sub(SHOWN_AS, text)
 
 
+def visible(text: str) -> str:
+    """Return the text with each invisible character replaced by one that is seen, so that nothing else moves."""
+    return _HIDDEN.sub(SHOWN_AS, text)
+
+
 def clipped(text: str, length: int) -> str:
     """Return the first line of a text, with an ellipsis if that is not all of it or it is longer than ``length``."""
     line, more, _ = text.strip().partition("\n")

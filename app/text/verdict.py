@@ -62,7 +62,7 @@ def _times(profile: ProfileReport | None, width: int) -> Iterator[Row]:
             yield row((f"{name:<{scale.label}}", "$muted"), (f"not timed: {why}", "$muted"))
             continue
         mode = "" if baseline.mode in (name, "default") else f" {baseline.mode}"
-        yield scale.time(name + mode, baseline.device_us, "$bar", profile.speedup.get(name))
+        yield scale.time(clean(name + mode), baseline.device_us, "$bar", profile.speedup.get(name))
     yield scale.time("plain copy", profile.copy_us, "$faint")
     yield row(
         (f"{'latency':<{scale.label}}", "$muted"),
@@ -137,7 +137,7 @@ def _build(build: BuildReport | None, width: int) -> Iterator[Row]:
         yield row(mark(True), " built; the CPU compiler reports no registers")
     for said in build.diagnostics[:MOST]:
         where = f"{said.file}:{said.line}" if said.line else said.file
-        text = Content.assemble((f"{where} ", "bold"), clean(said.message))
+        text = Content.assemble((f"{clean(where)} ", "bold"), clean(said.message))
         yield from wrapped(text, width, first="✗ " if not build.ok else "! ", rest="  ")
 
 
@@ -147,7 +147,7 @@ def _guard(guard: GuardReport | None, width: int) -> Iterator[Row]:
     yield row("")
     for finding in guard.findings[:MOST]:
         rejects = finding.severity == "reject"
-        head = (f"{finding.rule}: ", "$text-error bold" if rejects else "$text-primary")
+        head = (f"{clean(finding.rule)}: ", "$text-error bold" if rejects else "$text-primary")
         text = Content.assemble(head, clean(finding.evidence))
         yield from wrapped(text, width, first="✗ guard " if rejects else "· label ", rest="        ")
 
@@ -163,7 +163,10 @@ def _verify(verify: VerifyReport | None, width: int) -> Iterator[Row]:
     for case in [case for case in verify.cases if not case.ok][:MOST]:
         error = f" (error {case.max_abs_error:.3g})" if case.max_abs_error is not None else ""
         yield from wrapped(
-            Content.assemble((case.name, "bold"), error, ": ", clean(case.reason)), width, first="  ✗ ", rest="    "
+            Content.assemble((clean(case.name), "bold"), error, ": ", clean(case.reason)),
+            width,
+            first="  ✗ ",
+            rest="    ",
         )
     for note in verify.notes:
         yield from wrapped(Content.styled(clean(note), "$muted"), width, first="  · ", rest="    ")

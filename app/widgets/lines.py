@@ -8,6 +8,7 @@ from typing import ClassVar
 from rich.segment import Segment
 from textual import events
 from textual.binding import Binding, BindingType
+from textual.content import Content
 from textual.geometry import Region, Size
 from textual.scroll_view import ScrollView
 from textual.selection import Selection
@@ -15,6 +16,7 @@ from textual.strip import Strip
 from textual.style import Style
 from textual.widget import Widget
 
+from app.text.plain import visible
 from app.text.rows import Row, row
 
 BAR, MORE = "▌", "›"
@@ -144,11 +146,14 @@ class LinesView(ScrollView, can_focus=True):
             return known
         line, base = self._rows[index], self._base(index)
         content = line.content
+        if self._is_plain_cursor(index):
+            content = Content(content.plain)
         if selection is not None and (span := selection.get_span(index)) is not None:
             start, end = span
             chosen = Style.from_styles(self.screen.get_component_styles("screen--selection"))
             content = content.stylize(chosen, max(start, line.gutter), None if end == -1 else end)
-        pieces = content.render(base, end="", parse_style=self._style)
+        # Rows are made of clean text already; this is the one place that everything drawn passes.
+        pieces = ((visible(text), style) for text, style in content.render(base, end="", parse_style=self._style))
         segments = [Segment(text, (base + style).rich_style) for text, style in pieces]
         strip = Strip(segments, content.cell_length)
         if index in self._current and not self.LINE_CURSOR:
@@ -156,6 +161,10 @@ class LinesView(ScrollView, can_focus=True):
         if selection is None:
             self._strips[index] = strip
         return strip
+
+    def _is_plain_cursor(self, index: int) -> bool:
+        """Whether a row is under a cursor whose colour leaves no other colour readable: among sixteen, every one."""
+        return self.LINE_CURSOR and index in self._current and self.app.native_ansi_color
 
     def _with_bar(self, strip: Strip, base: Style) -> Strip:
         bar = Segment(BAR, (base + self._style("$accent" if self.has_focus else "$muted")).rich_style)

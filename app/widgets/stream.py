@@ -104,7 +104,8 @@ class StreamView(LinesView):
         super().watch_scroll_y(old_value, new_value)
         self.following = new_value >= self.max_scroll_y
         if new_value <= 0 and self._first and old_value > new_value:
-            self._load_earlier()
+            # Not at once: this may be called from within the scrolling that the loading has to correct.
+            self.call_later(self._load_earlier)
 
     def _load_earlier(self) -> None:
         before = len(self._rows)

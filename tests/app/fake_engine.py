@@ -2,8 +2,9 @@
 
     python fake_engine.py SESSION_FOLDER [--from N] [--pause SECONDS] [--die STATUS] [--deltas N]
 
-It waits for ``run`` before it tells the events from number N on, and answers the developer's decisions as the engine does.
-Every command it receives is appended to ``SESSION_FOLDER/commands.jsonl``. With ``--deltas`` it first streams that many words as fast as a model would (200 a second).
+It waits for ``run`` before it tells the events from number N on, and answers the developer's decisions as the engine
+does. Every command it receives is appended to ``SESSION_FOLDER/commands.jsonl``. With ``--deltas`` it first streams that
+many words as fast as a model would (200 a second).
 """
 
 import argparse
@@ -11,7 +12,6 @@ import json
 import sys
 import time
 from pathlib import Path
-
 
 ANSWERS = {"accept": "hunk_accepted", "reject": "hunk_rejected", "steer": "steered", "interrupt": "interrupted"}
 
@@ -25,7 +25,7 @@ def main() -> int:
     parser.add_argument("--deltas", type=int, default=0)
     options = parser.parse_args()
     lines = (options.folder / "events.jsonl").read_text().splitlines()[options.start - 1 :]
-    number = 100_000
+    number = options.start - 1 + len(lines)
     say({"type": "engine_ready", "session": "1", "folder": str(options.folder)})
     heard = (options.folder / "commands.jsonl").open("a")
     for line in sys.stdin:

@@ -229,7 +229,7 @@ def write(folder: Path, spec: TaskSpec, told: Iterable[tuple[float, Event]]) -> 
 
 
 def record(folder: Path, *, upto: str = "end", device: str = "cuda:0") -> Path:
-    """Write the story up to a chapter below ``folder/sessions`` (its project into ``folder/project``) and return the session's folder."""
+    """Write the story up to a chapter below ``folder`` (its project beside it) and return the session's folder."""
     spec = project(folder / "project", device)
     session = folder / "sessions" / NAME
     recorder = Recorder(session / "blobs", device)
@@ -575,7 +575,12 @@ def record_decisions(folder: Path, spec: TaskSpec) -> Path:
     path, fused_import = "kernels/residual_norm.cpp", "from torch import nn\n"
     write_kernel = ("w", "Write", {"file_path": path, "content": broken})
     edits = [{"old_string": fused_import, "new_string": IMPORT}, {"old_string": SLOW, "new_string": FUSED}]
-    _turn(recorder, 1, "I write the kernel.", [write_kernel, ("e", "MultiEdit", {"file_path": "blocks.py", "edits": edits})])
+    _turn(
+        recorder,
+        1,
+        "I write the kernel.",
+        [write_kernel, ("e", "MultiEdit", {"file_path": "blocks.py", "edits": edits})],
+    )
     _turn(recorder, 2, "", [("c", "Check", {})])
     mend = {"file_path": path, "old_string": "std::epx", "new_string": "std::exp"}
     _turn(recorder, 3, "A misspelt name.", [("m", "Edit", mend), ("d", "Check", {})])

@@ -114,7 +114,9 @@ async def test_what_is_no_event_is_kept_as_last_words() -> None:
 async def test_an_engine_that_ignores_close_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.engine_client.CLOSE_SECONDS", 0.3)
     monkeypatch.setattr("app.engine_client.TERMINATE_SECONDS", 0.3)
-    code = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('{\"type\": \"engine_ready\", \"session\": \"\", \"folder\": \"\"}', flush=True); time.sleep(60)"
+    ready = '{"type": "engine_ready", "session": "", "folder": ""}'
+    ignore = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
+    code = f"{ignore}; print({ready!r}, flush=True); time.sleep(60)"
     listener = Listener("-c", code)
     await listener.client.start()
     await listener.until(events.EngineReady)
