@@ -1,8 +1,8 @@
 """A bash that lives as long as the session: in the workspace, isolated, without GPU and network.
 
-Bash runs a loop of ours. Commands reach it on its standard input, each ended by a null byte; what they print comes on its
-standard output, and after each the loop says its exit status on its standard error. A command itself sees neither channel:
-its input is empty, and both of its outputs are the one stream. So nothing it prints, however strange, is taken for an end.
+Bash runs a loop of ours. Commands reach it on its standard input, which a command itself does not see: its own input is empty.
+What commands print comes on the shell's standard output, and at the end of each the loop prints a mark with its exit status. The
+mark is new for every command, so that nothing a command prints, however strange, is taken for its end.
 Background commands are jobs of the same shell; their output goes to files in the cell's private folder for temporary files.
 """
 
@@ -11,6 +11,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
+import secrets
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,11 +22,12 @@ from sandbox.isolation import Cell, CellProcess, Isolation
 
 _PIECE = 1 << 16
 _END_SECONDS = 5.0
+_LONGEST_MARK = 40
 _LOOP = r"""
-exec 3<&0 4>&2 5>&1 </dev/null 2>&1
-while IFS= read -r -d '' -u 3 WARPSMITH_COMMAND; do
-  { eval "$WARPSMITH_COMMAND"; } </dev/null >&5 2>&1 3<&- 4>&- 5>&-
-  printf '%s\0' $? >&4
+exec 3<&0 5>&1 </dev/null 2>&1
+while IFS= read -r -d '' -u 3 WARPSMITH_MARK && IFS= read -r -d '' -u 3 WARPSMITH_COMMAND; do
+  { eval "$WARPSMITH_COMMAND"; } </dev/null >&5 2>&1 3<&- 5>&-
+  printf '\0%s %s\0' "$WARPSMITH_MARK" $? >&5
 done
 """
 
@@ -51,10 +54,10 @@ class Shell:
         self._isolation = isolation
         self._cell = cell
         self._process: CellProcess | None = None
+        self._over = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._record = Recorder()
-        self._said = bytearray()
-        self._ended: asyncio.Future[bytes] | None = None
+        self._end = _End("")
         self._one_at_a_time = asyncio.Lock()
         self.generation = 0
         """Counts the shells started so far: what belonged to an earlier one is gone."""
@@ -67,20 +70,19 @@ class Shell:
         """
         async with self._one_at_a_time:
             process = await self._started()
-            self._ended = asyncio.get_running_loop().create_future()
+            self._end = _End(secrets.token_hex(8))
             try:
                 async with asyncio.timeout(seconds):
-                    await asyncio.to_thread(_send, process, command.encode(errors="replace") + b"\0")
-                    status = await self._ended
+                    await asyncio.to_thread(_send, process, self._end.mark, command)
+                    await self._end.came.wait()
             except TimeoutError:
                 await asyncio.to_thread(self._isolation.kill, process)
                 return Ran(self._finish(), None, shell_ended=True)
             except asyncio.CancelledError:
                 self.close()
                 raise
-            if status:
-                self._collect_output(process)
-                return Ran(self._take(), int(status))
+            if self._end.status is not None:
+                return Ran(self._take(), self._end.status)
             await asyncio.to_thread(self._await_end, process)
             return Ran(self._finish(), process.returncode, shell_ended=True)
 
@@ -92,51 +94,30 @@ class Shell:
 
     async def _started(self) -> CellProcess:
         """Return the running shell, starting one where there is none."""
-        if self._process is not None and self._process.poll() is not None:
+        if self._process is not None and self._over:
+            await asyncio.to_thread(self._await_end, self._process)
             self._finish()
         if self._process is None:
             command = ["bash", "--noprofile", "--norc", "-c", _LOOP]
-            pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-            self._process = await asyncio.to_thread(lambda: self._isolation.popen(command, self._cell(), **pipes))
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+            process = await asyncio.to_thread(lambda: self._isolation.popen(command, self._cell(), **pipes))
             self.generation += 1
-            self._said.clear()
-            self._loop = asyncio.get_running_loop()
-            for pipe, on_data in (
-                (self._process.stdout, self._collect_output),
-                (self._process.stderr, self._collect_report),
-            ):
-                assert pipe is not None
-                os.set_blocking(pipe.fileno(), False)
-                self._loop.add_reader(pipe.fileno(), on_data, self._process)
+            self._process, self._over, self._loop = process, False, asyncio.get_running_loop()
+            output = _output(process)
+            os.set_blocking(output, False)
+            self._loop.add_reader(output, self._collect, output)
         return self._process
 
-    def _collect_output(self, process: CellProcess) -> None:
-        """Take what the shell has printed by now."""
-        assert process.stdout is not None
-        if piece := self._read(process.stdout.fileno()):
-            self._record.add(piece)
-
-    def _collect_report(self, process: CellProcess) -> None:
-        """Take what the loop says; the end of the channel, an empty report, is the end of the shell."""
-        assert process.stderr is not None
-        piece = self._read(process.stderr.fileno())
+    def _collect(self, output: int) -> None:
+        """Take what the shell has printed by now, and notice the end of the command or of the shell."""
+        piece = _read(output)
         if piece is None:
             return
-        self._said += piece
-        status, end, rest = self._said.partition(b"\0")
-        if (end or not piece) and self._ended is not None and not self._ended.done():
-            self._ended.set_result(bytes(status) if end else b"")
-            self._said = rest
-
-    def _read(self, descriptor: int) -> bytes | None:
-        """Return what can be read now: empty at the end of the stream, None if there is nothing yet."""
-        try:
-            piece = os.read(descriptor, _PIECE)
-        except BlockingIOError:
-            return None
+        self._record.add(piece)
+        self._end.look(piece)
         if not piece and self._loop is not None:
-            self._loop.remove_reader(descriptor)
-        return piece
+            self._over = True
+            self._loop.remove_reader(output)
 
     def _await_end(self, process: CellProcess) -> None:
         """Let a shell that is ending end by itself, so that its status is its own."""
@@ -146,7 +127,7 @@ class Shell:
 
     def _take(self) -> str:
         """Return what was printed since this was called last."""
-        text = self._record.text()
+        text = self._end.removed_from(self._record.text())
         self._record = Recorder()
         return text
 
@@ -154,23 +135,59 @@ class Shell:
         """Let go of a shell that is dead and return what it still printed."""
         process, self._process = self._process, None
         assert process is not None
-        for pipe in (process.stdin, process.stdout, process.stderr):
-            assert pipe is not None
-            if self._loop is not None:
-                self._loop.remove_reader(pipe.fileno())
-        assert process.stdout is not None
-        while piece := self._read(process.stdout.fileno()):
+        output = _output(process)
+        if self._loop is not None:
+            self._loop.remove_reader(output)
+        while piece := _read(output):
             self._record.add(piece)
-        for pipe in (process.stdin, process.stdout, process.stderr):
+        for pipe in (process.stdin, process.stdout):
             assert pipe is not None
             with contextlib.suppress(BrokenPipeError):
                 pipe.close()
         return self._take()
 
 
-def _send(process: CellProcess, data: bytes) -> None:
-    """Write a command to the shell; one that died meanwhile is noticed by the end of its reports."""
+class _End:
+    """The end of one command: its mark in the output, and the exit status that follows it; None if the shell ended instead."""
+
+    def __init__(self, mark: str) -> None:
+        self.mark = mark
+        self.came = asyncio.Event()
+        self.status: int | None = None
+        self._expression = re.compile(b"\0%s (\\d+)\0" % mark.encode())
+        self._recent = b""
+
+    def look(self, piece: bytes) -> None:
+        """Look at the next bytes of the output; no bytes are its end."""
+        text = self._recent + piece
+        if self.mark and (found := self._expression.search(text)):
+            self.status = int(found[1])
+        if self.status is not None or not piece:
+            self.came.set()
+        self._recent = text[-_LONGEST_MARK:]
+
+    def removed_from(self, text: str) -> str:
+        """Return an output without the mark."""
+        return text.replace(f"\0{self.mark} {self.status}\0", "")
+
+
+def _output(process: CellProcess) -> int:
+    assert process.stdout is not None
+    return process.stdout.fileno()
+
+
+def _send(process: CellProcess, *texts: str) -> None:
+    """Write texts to the shell; one that died meanwhile is noticed by the end of its output."""
     assert process.stdin is not None
     with contextlib.suppress(BrokenPipeError):
-        process.stdin.write(data)
+        for text in texts:
+            process.stdin.write(text.encode(errors="replace") + b"\0")
         process.stdin.flush()
+
+
+def _read(descriptor: int) -> bytes | None:
+    """Return what can be read now: empty at the end of the stream, None if there is nothing yet."""
+    try:
+        return os.read(descriptor, _PIECE)
+    except BlockingIOError:
+        return None

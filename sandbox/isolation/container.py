@@ -105,7 +105,13 @@ def _explain(error: Exception) -> str:
         return "Docker cannot hand out GPUs here: install nvidia-container-toolkit"
     if isinstance(error, APIError):
         return f"Docker refused the container: {text}"
-    return f"no Docker engine answers: {text}"
+    engine = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
+    known = {
+        "FileNotFoundError": "there is no such socket",
+        "ConnectionRefusedError": "nothing listens there",
+        "PermissionError": "this user may not use it",
+    }
+    return f"no Docker engine answers at {engine}: {next((known[name] for name in known if name in text), text)}"
 
 
 # --- the container -------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import psutil
 import pytest
 
 from agent.tools import workspace_tools
-from sandbox.isolation import best_isolation
+from sandbox.isolation import best_isolation, probe
 from sandbox.isolation.limits import ResourceLimits
 from sandbox.workspace import Workspace
 
@@ -97,7 +97,8 @@ async def test_a_cancelled_command_leaves_nothing_behind(hands: Hands, nap: str)
 async def test_closing_leaves_nothing_behind_and_can_be_done_twice(hands: Hands, nap: str) -> None:
     await hands.done("Bash", command=f"setsid sleep {nap} & disown")
     await hands.done("Bash", command=f"sleep {nap}", run_in_background=True)
-    assert alive(nap)
+    while not alive(nap):
+        await asyncio.sleep(0.01)
     hands.all.close()
     hands.all.close()
     assert alive(nap) == []
@@ -142,7 +143,8 @@ async def test_a_background_command_is_watched_and_ends_by_itself(hands: Hands) 
 
 async def test_a_background_command_is_killed(hands: Hands, nap: str) -> None:
     await hands.done("Bash", command=f"sleep {nap} & sleep {nap}", run_in_background=True)
-    assert alive(nap)
+    while not alive(nap):
+        await asyncio.sleep(0.01)
     assert await hands.done("KillBash", bash_id="bash_1") == "bash_1 was killed."
     assert "was killed" in await hands.done("BashOutput", bash_id="bash_1")
     deadline = time.monotonic() + 10
@@ -207,14 +209,26 @@ async def test_files_pass_between_shell_and_file_tools(hands: Hands) -> None:
     await hands.done("Bash", command="rm -r kernels/new")
 
 
-async def test_the_shell_works_with_limits_only(workspace: Workspace, nap: str) -> None:
-    tools = workspace_tools(workspace, ResourceLimits(), print)
-    hands = Hands(tools, workspace, [])
+async def test_a_shell_that_dies_between_commands_is_replaced(hands: Hands) -> None:
+    await hands.done("Bash", command="(sleep 0.05; kill -KILL $$) & a=1")
+    await asyncio.sleep(0.5)
+    assert await hands.done("Bash", command="echo [$a]") == "[]"
+
+
+@pytest.mark.parametrize("name", ["limits", pytest.param("docker", marks=pytest.mark.docker)])
+async def test_the_shell_works_in_the_other_isolations(workspace: Workspace, nap: str, name: str) -> None:
+    if reason := probe(name):
+        pytest.skip(reason)
+    isolation = best_isolation("docker") if name == "docker" else ResourceLimits()
+    hands = Hands(workspace_tools(workspace, isolation, print), workspace, [])
     try:
         await hands.done("Bash", command="cd kernels; x=1")
-        assert await hands.done("Bash", command="echo $x; pwd; touch a.cu") == f"1\n{hands.folder}/kernels"
+        for number in range(20):
+            assert await hands.done("Bash", command=f"echo {number} $x >&2; echo end") == f"{number} 1\nend"
+        assert await hands.done("Bash", command="pwd; touch a.cu") == f"{hands.folder}/kernels"
         assert (hands.folder / "kernels/a.cu").exists()
+        assert "bash_1" in await hands.done("Bash", command="echo hello", run_in_background=True)
         await hands.refused("Bash", command=f"setsid sleep {nap} & sleep {nap}", timeout_seconds=1)
         assert alive(nap) == []
     finally:
-        tools.close()
+        hands.all.close()
