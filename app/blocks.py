@@ -61,9 +61,10 @@ class Call(Block):
 
 @dataclass
 class Steps(Block):
-    """Stages of the judge that belong to no tool call: accepting the task, judging a landing."""
+    """Stages of the judge that belong to no tool call: accepting the task, judging a landing (then with its attempt)."""
 
     steps: list[Step] = field(default_factory=list)
+    attempt: int | None = None
 
 
 @dataclass

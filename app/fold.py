@@ -159,7 +159,8 @@ def _judging(state: SessionState) -> int | None:
         block = state.blocks[index]
         if isinstance(block, Call) and block.status == "running" and block.name in JUDGING_TOOLS:
             return index
-    return len(state.blocks) - 1 if state.blocks and isinstance(state.blocks[-1], Steps) else None
+    last = state.blocks[-1] if state.blocks else None
+    return len(state.blocks) - 1 if isinstance(last, Steps) and last.attempt is None else None
 
 
 def _original_profiled(state: SessionState, event: events.OriginalProfiled, _time: float) -> None:
@@ -170,8 +171,12 @@ def _original_profiled(state: SessionState, event: events.OriginalProfiled, _tim
 def _attempt(state: SessionState, event: events.Attempt, time: float) -> None:
     state.attempts.append(Judged(event.attempt, event.files, Verdict.from_json(event.verdict), time))
     state.step = None
+    last = state.blocks[-1] if state.blocks else None
     if event.call_id in state.calls:
         _called(state, Call(time, event.call_id, "Check")).attempt = event.attempt
+    elif isinstance(last, Steps):
+        last.attempt = event.attempt
+        state.touch(len(state.blocks) - 1)
     state.moved(Part.ATTEMPTS | Part.STATUS)
 
 

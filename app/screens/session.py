@@ -105,7 +105,7 @@ class SessionScreen(Screen[None]):
             yield Static("", id="agent-title", markup=False)
         with Horizontal(id="upper"):
             yield CodePane(self.controller, id="code")
-            yield StreamView(state, id="agent")
+            yield StreamView(state, beginning=self._run_at_once, id="agent")
         with Horizontal(id="lower"):
             with Vertical(id="attempts-pane", classes="pane"):
                 yield AttemptsTable(state, id="attempts")

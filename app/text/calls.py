@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from itertools import groupby
 from typing import Any
 
 from textual.content import Content
@@ -36,7 +37,7 @@ def call_rows(call: Call, width: int, *, expanded: bool, judged: Judged | None) 
     if call.status == "writing":
         rows += _tail(call.raw, width)
     elif call.status == "running":
-        rows += [_step(step, width) for step in call.steps]
+        rows += step_rows(call.steps, width, whole=False)
     if judged is not None:
         rows += wrapped(outcome(judged), width, first=INDENT, rest=INDENT)
     if expanded:
@@ -44,9 +45,10 @@ def call_rows(call: Call, width: int, *, expanded: bool, judged: Judged | None) 
     return rows
 
 
-def step_rows(steps: list[Step], width: int) -> list[Row]:
-    """Return stages of the judge that belong to no call."""
-    return [_step(step, width) for step in steps]
+def step_rows(steps: list[Step], width: int, *, whole: bool) -> list[Row]:
+    """Return stages of the judge: all of them, or of each part in a row the last."""
+    shown = steps if whole else [list(group)[-1] for _, group in groupby(steps, key=lambda step: step.part)]
+    return [_step(step, width) for step in shown]
 
 
 def summary(name: str, arguments: dict[str, Any]) -> str:
@@ -85,7 +87,7 @@ def _tail(raw: str, width: int) -> list[Row]:
 
 def _detail(call: Call, width: int) -> list[Row]:
     rows = [Row(Content(INDENT) + line.content, line.fill, 4) for line in _arguments(call)]
-    rows += [_step(step, width) for step in call.steps if call.status != "running"]
+    rows += step_rows(call.steps, width, whole=True) if call.status != "running" else []
     if call.output:
         rows += _output(call.output, width)
     if call.full:

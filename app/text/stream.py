@@ -6,6 +6,7 @@ from textual.content import Content
 
 from app.blocks import Block, Call, Notice, Said, Steps, Words
 from app.state import Judged
+from app.text.attempt import outcome
 from app.text.calls import call_rows, step_rows
 from app.text.markdown import markdown_rows
 from app.text.plain import clean, clipped
@@ -30,7 +31,7 @@ def block_rows(block: Block, width: int, *, expanded: bool, judged: Judged | Non
     if isinstance(block, Call):
         return call_rows(block, width, expanded=expanded, judged=judged)
     if isinstance(block, Steps):
-        return step_rows(block.steps, width)
+        return _steps(block, width, expanded, judged)
     if isinstance(block, Said):
         return _said(block, width, expanded)
     assert isinstance(block, Notice)
@@ -39,8 +40,8 @@ def block_rows(block: Block, width: int, *, expanded: bool, judged: Judged | Non
 
 def foldable(block: Block) -> bool:
     """Tell whether there is more of a block than is shown folded."""
-    if isinstance(block, Call):
-        return block.status != "writing"
+    if isinstance(block, Call | Steps):
+        return not isinstance(block, Call) or block.status != "writing"
     return (isinstance(block, Words) and bool(block.reasoning.strip())) or (
         isinstance(block, Said) and block.speaker != "you"
     )
@@ -67,6 +68,15 @@ def _reasoning(reasoning: str, width: int, *, whole: bool, streaming: bool) -> l
         lines = Content.styled(text[-600:].replace("\n", " "), "$muted italic").wrap(max(8, width - 5))
         return [Row(Content("  ┆ ") + line) for line in lines[-FOLDED_WORDS:]]
     return [row("  ", ("thought: ", "$faint"), (clipped(text, width - 14), "$faint italic"))]
+
+
+def _steps(block: Steps, width: int, expanded: bool, judged: Judged | None) -> list[Row]:
+    """Stages of the judge; once they led to a verdict, what it was."""
+    if judged is None:
+        return step_rows(block.steps, width, whole=expanded)
+    head = row(" ", ("◇", "$text-primary"), "  ", (f"judged, {judged.verdict.tier}", "bold"))
+    steps = step_rows(block.steps, width, whole=True) if expanded else []
+    return [head, *wrapped(outcome(judged), width, first="    ", rest="    "), *steps]
 
 
 def _said(said: Said, width: int, expanded: bool) -> list[Row]:

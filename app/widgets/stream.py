@@ -11,7 +11,7 @@ from typing import ClassVar
 from textual.binding import Binding, BindingType
 from textual.events import Resize
 
-from app.blocks import Block, Call
+from app.blocks import Block, Call, Steps
 from app.state import SessionState
 from app.text.rows import Row, row
 from app.text.stream import block_rows, foldable
@@ -35,7 +35,7 @@ class StreamView(LinesView):
         Binding("end,G", "follow", "Follow", show=False, id="stream.follow"),
     ]
 
-    def __init__(self, state: SessionState, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
+    def __init__(self, state: SessionState, *, beginning: bool = False, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self._state = state
         self._first = 0
@@ -45,6 +45,7 @@ class StreamView(LinesView):
         self._cursor: int | None = None
         self._width = 0
         self.following = True
+        self.beginning = beginning
 
     def show(self, state: SessionState, changed: frozenset[int]) -> None:
         """Show a state of which these blocks are new or changed."""
@@ -87,13 +88,15 @@ class StreamView(LinesView):
             self.scroll_end(animate=False, immediate=True, force=True)
 
     def _make(self, block: Block, expanded: bool) -> list[Row]:
-        judged = self._state.attempt(block.attempt) if isinstance(block, Call) and block.attempt else None
+        judged = self._state.attempt(block.attempt) if isinstance(block, Call | Steps) else None
         return block_rows(block, self._width, expanded=expanded, judged=judged)
 
     def _earlier(self) -> list[Row]:
         return [row(("  ⋯ ", "$faint"), (f"{self._first} earlier, scroll up", "$faint"))] if self._first else []
 
     def _nothing(self) -> list[Row]:
+        if self.beginning:
+            return [row(""), row("  ", ("The agent begins as soon as its engine runs.", "$muted"))]
         lines = ("Nothing has happened yet.", "F5 lets the agent begin;", "i tells it something first.")
         return [row(""), *(row("  ", (line, "$muted")) for line in lines)]
 

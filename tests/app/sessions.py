@@ -138,12 +138,12 @@ extern "C" int residual_norm(const float* x, const float* residual, const float*
     for (int64_t row = 0; row < rows; ++row) {
         const float* a = x + row * width;
         const float* b = residual + row * width;
-        float total = 0.f;
-        for (int64_t i = 0; i < width; ++i) total += (a[i] + b[i]) * (a[i] + b[i]);
-        const float scale = 1.f / std::sqrt(total / width + eps);
+        double total = 0.0;
+        for (int64_t i = 0; i < width; ++i) total += double(a[i] + b[i]) * double(a[i] + b[i]);
+        const double scale = 1.0 / std::sqrt(total / width + eps);
         for (int64_t i = 0; i < width; ++i) {
-            const float v = (a[i] + b[i]) * scale * weight[i];
-            out[row * width + i] = v / (1.f + std::exp(-v * gate[i]));
+            const double v = (a[i] + b[i]) * scale * weight[i];
+            out[row * width + i] = float(v / (1.0 + std::exp(-v * gate[i])));
         }
     }
     return 0;
