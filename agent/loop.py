@@ -27,7 +27,9 @@ ANSWER_RESERVE = 8_192
 
 NUDGE_EMPTY = "Your answer was empty. Go on with the task: call a tool, or say that you are done and why."
 NUDGE_CUT = "Your answer was cut off at the output limit. Go on from where it stopped, in smaller steps."
-NUDGE_UNJUDGED = "No attempt is correct yet. Go on until Check reports one, or say why that is impossible, which ends the run."
+NUDGE_UNJUDGED = (
+    "No attempt is correct yet. Go on until Check reports one, or say why that is impossible, which ends the run."
+)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -146,10 +147,10 @@ def _said(outcome: Outcome) -> str:
 
 
 def _pieces(message: dict[str, Any]) -> Iterator[Piece]:
-    """Cut an answer into the pieces it would stream in: text by words, arguments by lines."""
-    for word in (message.get("content") or "").split(" "):
-        yield Piece("text", word + " ")
+    """Cut an answer into the pieces it would stream in: text by words, arguments by the lines of what they write."""
+    for word in re.findall(r"\s*\S+\s*", message.get("content") or ""):
+        yield Piece("text", word)
     for index, call in enumerate(message.get("tool_calls") or ()):
         function = call["function"]
-        for line in function["arguments"].split("\\n"):
-            yield Piece("tool", line + "\\n", index, function["name"])
+        for line in re.split(r"(?<=\\n)", function["arguments"]):
+            yield Piece("tool", line, index, function["name"])

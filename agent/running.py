@@ -29,6 +29,8 @@ from sandbox.isolation import best_isolation
 from sandbox.workspace import Workspace
 
 SHELL_LOST = "The session was resumed: the shell is a new one, and commands that ran in the background are gone."
+REMEASURED = 3
+"""How many attempts are measured in full at the end at most: one that falls back makes another one the best."""
 GO_ON = "The developer asks you to go on: see whether more can be gained, or say why not."
 
 
@@ -51,7 +53,7 @@ class Running:
         self._hands: WorkspaceTools | None = None
         self._task: asyncio.Task[None] | None = None
         self._stopped = Ended(EndReason.INTERRUPTED)
-        self._resumed = bool(stream.state.messages)
+        self._resumed = stream.state.turns > 0
 
     @property
     def busy(self) -> bool:
@@ -124,31 +126,32 @@ class Running:
             turn_limit=settings.turn_limit,
             context_tokens=settings.context_tokens,
         )
-        ended = await loop.run()
-        if ended.reason in (EndReason.FINISHED, EndReason.TURN_LIMIT, EndReason.CONTEXT_LENGTH):
-            await self._measure_best_again()
-        return ended
+        while True:
+            ended = await loop.run()
+            if ended.reason in (EndReason.FINISHED, EndReason.TURN_LIMIT, EndReason.CONTEXT_LENGTH):
+                await self._measure_best_again()
+            if ended.reason != EndReason.FINISHED or not self._steered_meanwhile:
+                return ended
+
+    @property
+    def _steered_meanwhile(self) -> bool:
+        return any(origin == "steer" for origin, _ in self._stream.state.steering)
 
     async def _measure_best_again(self) -> None:
         """Judge the best attempt in full on fresh samples, if only a quick verdict says that it is the best."""
-        best = self._stream.state.best
-        if best is not None and best.verdict.tier == "quick":
-            self._stream.emit(
-                ev.StageEvent(part="profile", text=f"measuring attempt {best.attempt}, the best, in full")
-            )
+        for _ in range(REMEASURED):
+            best = self._stream.state.best
+            if best is None or best.verdict.tier == "full":
+                return
+            text = f"measuring attempt {best.attempt}, the best so far, in full"
+            self._stream.emit(ev.StageEvent(part="profile", text=text))
             await self.judging.attempt(self._stream.files(best.files), "full")
 
     def _converse(self) -> None:
         """Begin the conversation, or say what has to be said before it goes on."""
         state = self._stream.state
-        if not state.messages:
-            spec, skills = self._session.task, self._skills
-            schemas = [{"type": "function", "function": tool.schema} for tool in self._ready_tools()]
-            system = system_message(spec, skills, self._session.settings.turn_limit)
-            self._stream.emit(ev.ConversationStarted(message=system, tools=schemas))
-            original = read_blob(self._session.folder, state.original_files[spec.candidate_file])
-            opening = opening_message(spec, self._redact(original.decode(errors="replace")), state.original)
-            self._stream.emit(ev.UserMessage(message=opening, origin="task"))
+        if len(state.messages) < 2:
+            self._begin_conversation()
             return
         self.close_open_calls("Interrupted before this was done.")
         if self._resumed:
@@ -156,6 +159,16 @@ class Running:
             self._notice(SHELL_LOST)
         elif not state.steering and state.messages[-1]["role"] == "assistant":
             self._notice(GO_ON)
+
+    def _begin_conversation(self) -> None:
+        spec, state = self._session.task, self._stream.state
+        if not state.messages:
+            schemas = [{"type": "function", "function": tool.schema} for tool in self._ready_tools()]
+            system = system_message(spec, self._skills, self._session.settings.turn_limit)
+            self._stream.emit(ev.ConversationStarted(message=system, tools=schemas))
+        source = read_blob(self._session.folder, state.original_files[spec.candidate_file]).decode(errors="replace")
+        opening = opening_message(spec, self._redact(source), state.original)
+        self._stream.emit(ev.UserMessage(message=opening, origin="task"))
 
     def _notice(self, text: str) -> None:
         self._stream.emit(ev.UserMessage(message={"role": "user", "content": text}, origin="notice"))

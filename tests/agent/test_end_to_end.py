@@ -14,7 +14,7 @@ from agent.events import EndReason
 from agent.session import create_session, find_session, summarise
 from agent.state import SessionState
 from agent.store import read_events
-from tests.agent.support import MODULE, make_settings, make_spec
+from tests.agent.support import MODULE, make_recording, make_settings, make_spec, make_turn
 from tests.servers.engine_process import EngineProcess
 from tests.servers.headless_process import start_headless
 from tests.servers.openai_server import Call, OpenAIServer, Reply
@@ -209,3 +209,27 @@ def test_a_kill_while_the_judge_works_loses_nothing_that_was_judged(recorded, tm
         assert len(state.judged) == 1
         assert state.open_calls == {}
         assert (killed / "workspace" / FILE).read_text() == KERNEL
+
+
+def test_interrupting_the_judge_stops_it_and_the_next_run_judges_again(recorded, tmp_path):
+    _, settings, _, _ = recorded
+    read = ("Read", {"file_path": "shifted.py"})
+    writes = (
+        ("Write", {"file_path": FILE, "content": KERNEL}),
+        ("Write", {"file_path": "shifted.py", "content": CANDIDATE}),
+    )
+    check = ("Check", {})
+    recording = make_recording(tmp_path, make_turn("", read, *writes, check), make_turn("", check), make_turn("Done."))
+    replaying = make_settings(tmp_path, model=f"replay:{recording}", cache=settings.cache)
+    folder = create_session(make_spec(tmp_path), replaying, replaying.home)
+    with EngineProcess(folder) as engine:
+        engine.send(cmd.Run())
+        engine.wait_for(ev.ToolStarted, lambda event: event.name == "Check", seconds=300)
+        engine.wait_for(ev.StageEvent, lambda event: event.part == "verify", seconds=300)
+        engine.send(cmd.Interrupt())
+        assert engine.wait_for(ev.RunEnded).reason == EndReason.INTERRUPTED
+        assert fold(folder).judged == []
+        engine.send(cmd.Run())
+        assert engine.wait_for(ev.Attempt, seconds=300).verdict["verify"]["ok"]
+        ended = engine.wait_for(ev.RunEnded, seconds=300)
+    assert (ended.reason, ended.best_attempt) == (EndReason.FINISHED, 2)

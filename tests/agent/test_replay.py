@@ -20,7 +20,7 @@ def attempt(ok=True):
     return ev.Attempt(attempt=1, files={}, verdict=make_verdict(ok=ok).to_json(), call_id="c0")
 
 
-WRITE = make_turn("First I write it.", ("Write", {"path": "a"}))
+WRITE = make_turn("First I write it.", ("Write", {"path": "a", "content": "one\ntwo\n"}))
 CHECK = make_turn("", ("Check", {}))
 DONE = make_turn("It is faster.")
 
@@ -42,8 +42,10 @@ async def test_answers_are_played_in_order_and_stream(recording):
     answer, pieces = await ask(model)
     assert answer.message == WRITE.message
     assert answer.model == "recorded/model"
-    assert "".join(piece.text for piece in pieces if piece.kind == "text").strip() == "First I write it."
-    assert [piece.name for piece in pieces if piece.kind == "tool"] == ["Write"]
+    assert "".join(piece.text for piece in pieces if piece.kind == "text") == "First I write it."
+    arguments = [piece for piece in pieces if piece.kind == "tool"]
+    assert {(piece.call, piece.name) for piece in arguments} == {(0, "Write")}
+    assert "".join(piece.text for piece in arguments) == WRITE.message["tool_calls"][0]["function"]["arguments"]
     for event in (WRITE, result("Write")):
         model.observe(event)
     assert (await ask(model))[0].message == CHECK.message
