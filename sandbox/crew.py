@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,6 @@ class Crew:
         spec: The task.
         isolation: How workers are isolated.
         cache: Where compiled baselines and kernels are kept.
-        work: Folder for files of this judge.
         limits: Time and memory limits.
         check: Called while waiting; raises to give up.
 
@@ -51,19 +50,16 @@ class Crew:
         spec: TaskSpec,
         isolation: Isolation,
         cache: Path,
-        work: Path,
         limits: JudgeLimits,
         check: Callable[[], None],
     ) -> None:
         self._spec = spec
         self._isolation = isolation
         self._cache = cache
-        self._work = work
         self._limits = limits
         self.check = check
         self._bench: Bench | None = None
         self._zygote: Zygote | None = None
-        self._number = 0
         self.accepted: dict[str, Any] = {}
         self.environment: dict[str, Any] = {}
         self.threads = 1
@@ -110,25 +106,23 @@ class Crew:
         assert self._bench is not None  # open() made it
         return self._bench
 
-    def start_worker(self, snapshot: Path, extensions: Path | None, variables: Mapping[str, str]) -> Worker:
-        """Start an isolated worker that sees the task, the interpreter and the candidate's snapshot.
+    def start_worker(self, candidate: Sequence[Path], extensions: Path | None, variables: Mapping[str, str]) -> Worker:
+        """Start an isolated worker that sees the task, the interpreter and the candidate, and nobody else's work.
 
         Args:
-            snapshot: Folder with the candidate's files.
+            candidate: Its files and its library.
             extensions: Where a candidate that compiles its own extension may keep it, for the workers that follow.
             variables: Environment variables beside the usual ones.
         """
         if self._zygote is None or not self._zygote.alive:
             self.open()
         assert self._zygote is not None  # open() made it
-        self._number += 1
-        home = self._work / f"worker-{self._number}"
-        home.mkdir()
+        kept = {"TORCH_EXTENSIONS_DIR": str(extensions)} if extensions else {}
         cell = Cell(
-            readable=self._readable(snapshot),
-            writable=(home, *((extensions,) if extensions else ())),
-            cwd=home,
-            env={**self._worker_variables(), **variables, "TORCH_EXTENSIONS_DIR": str(extensions or home)},
+            readable=(*self._readable(), *candidate),
+            writable=(extensions,) if extensions else (),
+            cwd=Path("/tmp"),  # noqa: S108  # its own, and gone with it
+            env={**self._worker_variables(), **variables, **kept},
             limits=Limits(
                 memory_bytes=self._limits.memory_bytes,
                 processes=self._limits.processes + _THREADS_EACH_CPU * (os.cpu_count() or 1),
@@ -156,9 +150,9 @@ class Crew:
             self.environment["driver"] = watch.driver
             watch.close()
 
-    def _readable(self, snapshot: Path) -> tuple[Path, ...]:
+    def _readable(self) -> tuple[Path, ...]:
         project = self._spec.root if "." in self._spec.module_name else self._spec.path.parent
-        return (*interpreter_paths(self._spec.python), project, HARNESS, snapshot, self.kernels_cache)
+        return (*interpreter_paths(self._spec.python), project, HARNESS)
 
     def _bench_variables(self) -> dict[str, str]:
         compiled = self._cache / "compiled"

@@ -88,7 +88,7 @@ class Judge:
         self._scratch.mkdir(parents=True, exist_ok=True)
         self._work = Path(tempfile.mkdtemp(prefix="judge-", dir=self._scratch))
         self._work.chmod(0o755)
-        self._crew = Crew(self.spec, self._isolation, self._cache, self._work, self._limits, self._check_cancel)
+        self._crew = Crew(self.spec, self._isolation, self._cache, self._limits, self._check_cancel)
         try:
             self._crew.open()
             self._crew.rest()

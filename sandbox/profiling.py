@@ -108,6 +108,8 @@ class PlacementRun:
         for side in self._sides:
             self._host_us[side] = read_host_time(self._time(side, {"kind": "warm"}))
         self._rounds(times, time.monotonic() + seconds)
+        if self._worker is not None and self._recalled:
+            times.cases += [case for case in (self._batch(CANDIDATE, 1, keep=True)[1],) if case is not None]
         self._latencies(times)
         if thorough:
             times.warm = {CANDIDATE: self._batch(CANDIDATE, _LATENCY_CALLS, cold=False)[0]} if self._worker else {}
@@ -130,7 +132,7 @@ class PlacementRun:
         self._bases, self._slots = len(placed["bases"]), placed["slots"]
         self._output_bytes = placed["output_bytes"]
         if not placed["recallable"]:
-            self._recalled = set()
+            self._recalled.clear()
 
     def _rounds(self, times: PlacementTimes, deadline: float) -> None:
         taken = dropped = 0

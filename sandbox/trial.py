@@ -174,7 +174,8 @@ class Trial:
 
     def start_worker(self, variables: Mapping[str, str] | None = None) -> Worker:
         """Start a worker and load the candidate in it; raises ``LoadFailed``."""
-        worker = self._crew.start_worker(self._snapshot, self._extensions, variables or {})
+        library = [] if self._manifest is None else [Path(self._manifest["library"])]
+        worker = self._crew.start_worker([self._snapshot, *library], self._extensions, variables or {})
         request = {
             "op": "load",
             "folder": str(self._snapshot),

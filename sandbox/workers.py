@@ -16,7 +16,7 @@ from sandbox.task import TaskSpec
 from sandbox.wire import Channel, ChannelClosed, ChannelGarbage, ChannelTimeout, Message, pair
 
 SLICE_SECONDS = 0.05
-KILL_SECONDS = 3.0
+KILL_SECONDS = 8.0
 REFUSED = 125
 ANSWER_BYTES = 8 * 1024 * 1024
 

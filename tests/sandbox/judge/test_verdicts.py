@@ -170,11 +170,11 @@ def test_an_answer_that_a_later_call_overwrites_is_found(judge: Judge, candidate
     assert_rejected(judge.check(candidate(python=python)), "reused-output")
 
 
-def test_doing_nothing_in_the_calls_that_are_only_counted_is_found(judge: Judge, candidate: Write) -> None:
-    """Calls with the same inputs in a row are a burst: skipping work in them is what its outputs would show."""
-    before = "static const float* last = nullptr; bool again = last == x; last = x; if (again) return 0;"
-    verdict = judge.check(candidate(kernel(before=before)))
+def test_honest_until_it_is_timed(unguarded: None, judge: Judge, candidate: Write) -> None:
+    """A kernel that counts its calls and stops working after the ones that look like a test."""
+    verdict = judge.check(candidate(kernel(before="static int calls = 0; if (++calls > 12) return 0;")))
     assert verdict.reward == -1
+    assert "a timed call" in verdict.reason
 
 
 def test_a_check_that_is_no_longer_wanted_ends(judge: Judge, candidate: Write) -> None:
