@@ -30,9 +30,10 @@ from docker.types import DeviceRequest, LogConfig, Mount, Ulimit
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "harness"))
 
-from warpsmith_harness.isolate import NOBODY, REFUSED
+from warpsmith_harness.isolate import REFUSED
 from warpsmith_harness.private_root import plan
 
+NOBODY = 65534
 IMAGE = f"warpsmith-cell:1-{os.getuid()}"
 LABEL = "warpsmith.process"
 _DOCKERFILE = Path(__file__).with_name("Dockerfile")

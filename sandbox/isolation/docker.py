@@ -15,7 +15,8 @@ from typing import Any
 from sandbox.errors import EnvironmentFault
 from sandbox.isolation import wrapped
 from sandbox.isolation.cell import Cell, CellProcess, Isolation
-from sandbox.isolation.local import NOBODY, as_json, give_writable
+from sandbox.isolation.local import as_json
+from sandbox.isolation.users import NOBODY, give_writable
 
 _CONTAINER = Path(__file__).with_name("container.py")
 _PASSED_ON = (

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import os
 import stat
 from pathlib import Path
 
 from sandbox.isolation.cell import Cell
-from sandbox.isolation.local import NOBODY, LocalIsolation
+from sandbox.isolation.local import LocalIsolation
+from sandbox.isolation.users import new_user
 
 
 class ResourceLimits(LocalIsolation):
@@ -29,10 +29,8 @@ class ResourceLimits(LocalIsolation):
         return f"WEAK: {always}, and {files}; but it sees other processes, and can reach {network}."
 
     def _user(self, cell: Cell, /) -> int | None:
-        if os.geteuid() != 0:
-            return None
         paths = [path for path in (*cell.readable, *cell.writable, cell.cwd) if path.exists()]
-        return NOBODY if all(map(_open_to_everyone, paths)) else None
+        return new_user() if all(map(_open_to_everyone, paths)) else None
 
     def _home(self) -> dict[str, str]:
         return {}

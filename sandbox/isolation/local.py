@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import stat
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sandbox.errors import EnvironmentFault
 from sandbox.isolation import wrapped
 from sandbox.isolation.cell import DEFAULT_ENV, Cell, CellProcess
 from sandbox.isolation.keys import secrets_in
+from sandbox.isolation.users import give_writable
 
-NOBODY = 65534
 _ENTER = Path(__file__).with_name("enter.py")
 
 
@@ -56,31 +53,3 @@ def as_json(cell: Cell, home: Mapping[str, str]) -> dict[str, Any]:
         "limits": vars(cell.limits),
         "gpu": cell.gpu,
     }
-
-
-def give_writable(cell: Cell, user: int | None) -> None:
-    """Make the writable folders of a cell belong to the user it runs as, which only root has to; None is ourselves."""
-    for path in cell.writable:
-        if not path.exists():
-            raise EnvironmentFault("A folder that a cell shall write to does not exist.", where=str(path))
-        if os.geteuid() == 0:
-            give(path, user or 0, kept=cell.readable)
-
-
-def give(folder: Path, user: int, kept: Iterable[Path] = ()) -> None:
-    """Make ``user`` the owner of a folder and all below it that is ours or a cell's, except ``kept``; follows no link."""
-    left_out = {path.absolute() for path in kept}
-    _give_one(folder, user)
-    for parent, folders, files in os.walk(folder):
-        here = Path(parent)
-        folders[:] = [name for name in folders if here / name not in left_out]
-        for name in (*folders, *files):
-            if here / name not in left_out:
-                _give_one(here / name, user)
-
-
-def _give_one(path: Path, user: int) -> None:
-    # A file with several names may be known by one of them outside the folder.
-    found = path.lstat()
-    if found.st_uid != user and found.st_uid in (0, NOBODY) and (stat.S_ISDIR(found.st_mode) or found.st_nlink == 1):
-        os.chown(path, user, user, follow_symlinks=False)

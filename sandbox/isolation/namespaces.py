@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
-
 from sandbox.isolation.cell import Cell
-from sandbox.isolation.local import NOBODY, LocalIsolation
+from sandbox.isolation.local import LocalIsolation
+from sandbox.isolation.users import new_user
 
 
 class Namespaces(LocalIsolation):
@@ -18,7 +17,7 @@ class Namespaces(LocalIsolation):
     )
 
     def _user(self, _: Cell, /) -> int | None:
-        return NOBODY if os.geteuid() == 0 else None
+        return new_user()
 
     def _home(self) -> dict[str, str]:
         return {"HOME": "/tmp", "TMPDIR": "/tmp"}  # noqa: S108  (the private one)

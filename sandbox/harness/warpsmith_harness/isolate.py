@@ -32,7 +32,6 @@ from warpsmith_harness import landlock, linux, private_root
 from warpsmith_harness.control_group import ControlGroup
 from warpsmith_harness.processes import count_tasks, kill_descendants, memory_of_descendants
 
-NOBODY = 65534
 REFUSED = 125
 """Exit status of a process that could not enter."""
 
@@ -237,7 +236,7 @@ def _become_init(cell: dict[str, Any], report: int, watched: int, user: int, *, 
         # Not earlier: a new root becomes that of every process in the mount namespace, and the stand-in needs the old one.
         linux.unshare(linux.CLONE_NEWNS)
         linux.raise_loopback()
-        private_root.build(cell, user or NOBODY)
+        private_root.build(cell, user if cell["user"] is None else cell["user"])
         if in_own_namespace:
             # Another user namespace would give back capabilities, and with them more of the kernel to attack.
             with open("/proc/sys/user/max_user_namespaces", "w") as file:
@@ -322,7 +321,7 @@ def _rights(cell: dict[str, Any]) -> list[tuple[str, int]]:
 
 
 def _limit(cell: dict[str, Any], user: int, *, in_own_namespace: bool) -> None:
-    """Set resource limits; the kernel counts the tasks of a user outside a user namespace all together."""
+    """Set resource limits; the tasks of a user who is not the cell's alone are counted together with all others."""
     limits = cell["limits"]
     wanted = {
         resource.RLIMIT_CORE: 0,
@@ -333,8 +332,8 @@ def _limit(cell: dict[str, Any], user: int, *, in_own_namespace: bool) -> None:
         # A CUDA context maps far more than it uses, so that only its control group can bound it.
         wanted[resource.RLIMIT_DATA] = limits["memory_bytes"]
     if limits.get("processes"):
-        owner = cell["user"] if cell["user"] is not None else user
-        already = 0 if in_own_namespace else count_tasks(owner)
+        alone = in_own_namespace or cell["user"] is not None
+        already = 0 if alone else count_tasks(user)
         wanted[resource.RLIMIT_NPROC] = already + limits["processes"]
     if limits.get("seconds"):
         wanted[resource.RLIMIT_CPU] = int(limits["seconds"] * (os.cpu_count() or 1)) + 1

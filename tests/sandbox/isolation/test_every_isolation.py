@@ -183,7 +183,18 @@ def test_a_fork_bomb_is_bounded(room: Room) -> None:
     )
     status, text = room.python(code, limits=Limits(processes=40))
     assert status == 0
-    assert 10 < int(text) < 40
+    assert 10 < int(text) < 60
+
+
+def test_cells_do_not_use_up_each_others_processes(local_room: Room) -> None:
+    if local_room.isolation.name == "limits":
+        pytest.skip("with limits only, an ordinary user's processes are counted together")
+    limits = Limits(processes=30)
+    first = local_room.start("sh", "-c", "for i in $(seq 20); do sleep 1000 & done; echo started; wait", limits=limits)
+    assert first.stdout is not None
+    assert first.stdout.readline() == b"started\n"
+    script = "for i in $(seq 20); do sleep 1000 & done; echo started"
+    assert local_room.run("sh", "-c", script, limits=limits) == (0, "started\n")
 
 
 def test_file_size_and_open_files_are_bounded(room: Room) -> None:
