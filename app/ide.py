@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -56,7 +57,8 @@ def run_picker(root: Path, settings: Settings, *, keymap: Mapping[str, str] | No
 def _run(app: WarpsmithApp) -> int:
     app.run()
     if app.last_session is not None:
-        sys.stderr.write(f"The session is saved. Go on with: warpsmith sessions resume {app.last_session}\n")
+        home = "" if app.home == Settings().home else f" --home {shlex.quote(str(app.home))}"
+        sys.stderr.write(f"The session is saved. Go on with: warpsmith sessions resume {app.last_session}{home}\n")
     return app.return_code or 0
 
 
@@ -75,7 +77,7 @@ class WarpsmithApp(App[None]):
 
     def __init__(self, first: Screen[None], home: Path, keymap: Mapping[str, str]) -> None:
         super().__init__()
-        self._home = home
+        self.home = home
         for theme in THEMES:
             self.register_theme(theme)
         self.theme = choose_theme(os.environ)
@@ -136,7 +138,7 @@ class WarpsmithApp(App[None]):
         if not isinstance(self.screen, SessionsScreen):
             screen = self.screen
             here = screen.controller.folder if isinstance(screen, SessionScreen) else None
-            self.push_screen(SessionsScreen(self._home, here), self._open_session)
+            self.push_screen(SessionsScreen(self.home, here), self._open_session)
 
     def _open_session(self, folder: Path | None) -> None:
         if folder is None:

@@ -343,6 +343,10 @@ class SessionScreen(Screen[None]):
                 self.controller.send(commands.RejectHunk(attempt, hunk.file, hunk.id, reason))
             self._after_decision(hunks)
 
+    def on_diff_view_moved(self) -> None:
+        """Offer what can be done with the hunk that is the current one now."""
+        self.refresh_bindings()
+
     def _after_decision(self, hunks: list[Hunk]) -> None:
         view = self.query_one(CodePane).view
         if len(hunks) == 1 and isinstance(view, DiffView):

@@ -159,7 +159,7 @@ def _read(arguments: dict[str, Any]) -> str:
 _SUMMARIES: dict[str, Callable[[dict[str, Any]], str]] = {
     "Bash": lambda a: str(a.get("command", "")),
     "Read": _read,
-    "Write": lambda a: f"{a.get('file_path', '')} ({str(a.get('content', '')).count(chr(10))} lines)",
+    "Write": lambda a: f"{a.get('file_path', '')} +{str(a.get('content', '')).count(chr(10))}",
     "Edit": lambda a: f"{a.get('file_path', '')} {_edit_size([a])}",
     "MultiEdit": lambda a: (
         f"{a.get('file_path', '')} {_edit_size([e for e in a.get('edits', []) if isinstance(e, dict)])}"

@@ -586,3 +586,12 @@ def record_decisions(folder: Path, spec: TaskSpec) -> Path:
     _turn(recorder, 3, "A misspelt name.", [("m", "Edit", mend), ("d", "Check", {})])
     _turn(recorder, 4, "The **kernel** is right.", [])
     return write(folder, spec, recorder.events)
+
+
+def record_words(folder: Path, spec: TaskSpec) -> Path:
+    """Write a recording for ``replay:`` that writes a file and asks the judge nothing."""
+    recorder = Recorder(folder / "blobs", "cpu")
+    note = ("n", "Write", {"file_path": "kernels/note.txt", "content": "nothing yet\n"})
+    _turn(recorder, 1, "The first answer.", [note])
+    _turn(recorder, 2, "The second answer.", [])
+    return write(folder, spec, recorder.events)

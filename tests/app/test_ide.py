@@ -494,7 +494,7 @@ async def test_another_session_is_opened_from_the_list(tmp_path: Path) -> None:
 async def test_an_empty_list_of_sessions_can_be_left(tmp_path: Path) -> None:
     folder = sessions.record(tmp_path)
     app = ide(folder)
-    app._home = tmp_path / "empty"
+    app.home = tmp_path / "empty"
     async with app.run_test(size=WIDE) as pilot:
         await ready(pilot)
         await pilot.press("f2")

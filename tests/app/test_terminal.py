@@ -1,0 +1,74 @@
+"""Without a terminal nothing is drawn; with one, a real one, the IDE comes up, is used and leaves."""
+
+import os
+import pty
+import select
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.app import sessions
+
+CODE = "import sys; from pathlib import Path; from app.ide import run_ide; sys.exit(run_ide(Path(sys.argv[1])))"
+SECONDS = 60.0
+
+
+def test_without_a_terminal_it_points_to_the_way_without_one(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "app.cli", "open", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+    )
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert "warpsmith run" in done.stderr
+
+
+class Terminal:
+    """A process in a terminal of its own."""
+
+    def __init__(self, *argv: str) -> None:
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.execv(sys.executable, [sys.executable, *argv])
+        termios.tcsetwinsize(self.fd, (40, 120))
+        self.seen = b""
+
+    def until(self, text: str) -> None:
+        """Read until the terminal has shown a text."""
+        end = time.monotonic() + SECONDS
+        while text.encode() not in self.seen:
+            assert time.monotonic() < end, f"{text!r} never came: {self.seen[-2_000:]!r}"
+            if select.select([self.fd], [], [], 0.1)[0]:
+                self.seen += os.read(self.fd, 1 << 16)
+
+    def press(self, keys: bytes) -> None:
+        self.seen = b""
+        os.write(self.fd, keys)
+
+    def ended(self) -> int:
+        """Read to the end and return the exit code."""
+        try:
+            while True:
+                self.seen += os.read(self.fd, 1 << 16)
+        except OSError:
+            pass
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
+@pytest.mark.parametrize("leave", [b"\x11", b"\x03\x11"], ids=["ctrl-q", "ctrl-c first"])
+def test_in_a_terminal_it_is_drawn_and_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, leave: bytes) -> None:
+    folder = sessions.record(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    terminal = Terminal("-c", CODE, str(folder))
+    terminal.until("Quit")
+    terminal.until("Reading")
+    terminal.until("3.12")
+    terminal.press(leave)
+    assert terminal.ended() == 0
+    assert b"warpsmith sessions resume 3f9a1c2e" in terminal.seen
