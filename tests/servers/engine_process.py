@@ -67,7 +67,7 @@ class EngineProcess:
         self.process.stdin.close()
 
     def wait_for(
-        self, kind: type[events.Event], when: Callable[..., bool] = lambda event: True, seconds: float = 60
+        self, kind: type[events.Event], when: Callable[..., bool] = lambda event: True, seconds: float = 120
     ) -> events.Event:
         """Return the next event of a kind for which ``when`` holds; fail with what was seen if none comes."""
         deadline = time.monotonic() + seconds

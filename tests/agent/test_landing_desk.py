@@ -1,0 +1,98 @@
+"""Landings that are cut off: by a kill between writing and storing, or by a disk that does not take the event."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+
+import pytest
+
+from agent import events as ev
+from agent.landing import FileChange
+from agent.landing_desk import LandingDesk
+from agent.state import SessionState
+from agent.store import SessionWriter, read_events
+from agent.stream import Stream
+from sandbox.errors import EnvironmentFault
+from tests.agent.support import make_spec
+
+
+@pytest.fixture
+def desk(tmp_path):
+    """A desk over an empty session; landings below are written by it directly, so it needs no judge."""
+    stream = Stream(SessionWriter(tmp_path), os.open(os.devnull, os.O_WRONLY), SessionState())
+    yield LandingDesk(make_spec(tmp_path), stream, judging=None)
+    stream.writer.close()
+
+
+@pytest.fixture
+def landing(desk, tmp_path):
+    """A landing of two files, as changes and as the event that stores it."""
+    target, kernel = tmp_path / "project" / "shifted.py", tmp_path / "project" / "shifted_kernels" / "a.cpp"
+    changes = [FileChange(target, target.read_bytes(), b"landed"), FileChange(kernel, None, b"// kernel", 0o644)]
+    stream = desk._stream
+    files = [
+        {
+            "path": str(change.path),
+            "before": stream.blob(change.before) if change.before is not None else None,
+            "after": stream.blob(change.after),
+            "mode": change.mode,
+        }
+        for change in changes
+    ]
+    return changes, ev.Landed(landing=1, attempt=1, files=files, partial=False, verdict={})
+
+
+def test_a_landing_whose_event_was_never_stored_is_taken_back(desk, landing, tmp_path):
+    changes, landed = landing
+    desk._write(changes, landed)
+    cut_off = SessionState()
+    desk._stream.state = cut_off
+    desk._journal.write_text(json.dumps(landed.files))
+    desk.recover()
+    assert changes[0].path.read_bytes() == changes[0].before
+    assert not changes[1].path.parent.exists()
+    assert isinstance(list(read_events(tmp_path))[-1].event, ev.LandingRefusedEvent)
+    assert not desk._journal.exists()
+
+
+def test_a_landing_that_was_stored_stands_although_its_journal_was_left(desk, landing):
+    changes, landed = landing
+    desk._write(changes, landed)
+    assert not desk._journal.exists()
+    desk._journal.write_text(json.dumps(landed.files))
+    desk.recover()
+    assert changes[0].path.read_bytes() == b"landed"
+    assert not desk._journal.exists()
+
+
+def test_a_landing_that_cannot_be_stored_is_taken_back_at_once(desk, landing):
+    changes, landed = landing
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    long = ev.Landed(landing=1, attempt=1, files=landed.files, partial=False, verdict={"padding": "x" * 50_000})
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, before[1]))
+    try:
+        with pytest.raises(EnvironmentFault):
+            desk._write(changes, long)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert changes[0].path.read_bytes() == changes[0].before
+    assert not changes[1].path.exists()
+
+
+async def test_undoing_says_what_became_of_each_file(desk, landing):
+    changes, landed = landing
+    desk._write(changes, landed)
+    await desk.undo(1)
+    undone = desk._stream.state.undone
+    assert undone == {1}
+    assert changes[0].path.read_bytes() == changes[0].before
+    stored = list(read_events(desk._folder))[-1].event
+    assert {entry["path"]: entry["outcome"] for entry in stored.files} == {
+        str(changes[0].path): "restored",
+        str(changes[1].path): "removed",
+    }
