@@ -326,5 +326,5 @@ def from_json(data: dict[str, Any]) -> Event | None:
     record = _TYPES.get(data["type"])
     if record is None:
         return None
-    names = {f.name for f in dataclasses.fields(record)}  # type: ignore[arg-type]
+    names = record.__dataclass_fields__  # type: ignore[attr-defined]
     return record(**{key: value for key, value in data.items() if key in names})

@@ -82,7 +82,7 @@ def _stored(line: bytes) -> StoredEvent | None:
 
 def _parsed(line: bytes) -> dict[str, Any] | None:
     try:
-        data = json.loads(line)
+        data = json.loads(line.decode())
     except (json.JSONDecodeError, UnicodeDecodeError):
         return None
     return data if isinstance(data, dict) and "n" in data and "type" in data else None
