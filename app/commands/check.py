@@ -12,12 +12,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from sandbox.isolation import best_isolation
-from sandbox.judge import Judge
-
 from app.commands.options import add_machine_options, add_task_options, settings_from, task_from
 from app.report import report
 from sandbox.errors import ExitCode, UsageError
+from sandbox.isolation import best_isolation
+from sandbox.judge import Judge
 from sandbox.progress import Stage
 from sandbox.task import TaskSpec
 from sandbox.verdict import Verdict
