@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -210,8 +211,8 @@ def _landed(state: SessionState, event: events.Landed, time: float) -> None:
     state.landings.append(Landing(event.landing, event.attempt, event.files, event.partial, time))
     state.step, state.problem = None, None
     title = f"Attempt {event.attempt} landed in your project" + (", without what you rejected" if event.partial else "")
-    files = "\n".join(f"{'new    ' if file['before'] is None else 'changed'} {file['path']}" for file in event.files)
-    state.add(Notice(time, "good", title, files, "u takes it back, exactly."))
+    fates = [("new    " if file["before"] is None else "changed", file["path"]) for file in event.files]
+    state.add(Notice(time, "good", title, _listing(fates), "u takes it back, exactly."))
     state.moved(Part.STATUS | Part.DECISIONS | Part.PROBLEM)
 
 
@@ -223,9 +224,17 @@ def _undone(state: SessionState, event: events.Undone, time: float) -> None:
     for landing in state.landings:
         if landing.number == event.landing:
             landing.outcome = event.files
-    files = "\n".join(f"{file['outcome']}  {file['path']}" for file in event.files)
-    state.add(Notice(time, "good", f"Landing {event.landing} was taken back", files))
+    fates = [(file["outcome"], file["path"]) for file in event.files]
+    state.add(Notice(time, "good", f"Landing {event.landing} was taken back", _listing(fates)))
     state.moved(Part.STATUS | Part.DECISIONS)
+
+
+def _listing(fates: list[tuple[str, str]]) -> str:
+    """List files with what became of each, below the folder that holds them all."""
+    if not fates:
+        return ""
+    folder = os.path.commonpath([os.path.dirname(path) for _, path in fates])  # noqa: PTH120 - a path as text
+    return "\n".join([f"in {folder}", *(f"{fate} {os.path.relpath(path, folder)}" for fate, path in fates)])
 
 
 def _error(state: SessionState, event: events.ErrorEvent, time: float) -> None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from textual.app import App
+from textual.actions import parse
+from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
+from textual.dom import DOMNode
 from textual.notifications import SeverityLevel
 from textual.screen import Screen
 
@@ -95,6 +98,19 @@ class WarpsmithApp(App[None]):
         """Show the first screen."""
         self.set_keymap(self._keys)
         self.open_screen(self._first)
+
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+        """Offer in the palette what can be done now, then what Textual offers."""
+        for node in (screen, self):
+            for binding in node.BINDINGS:
+                if isinstance(binding, Binding) and binding.description and self._is_possible(node, binding.action):
+                    text = binding.tooltip or f"{binding.description} ({binding.key_display or binding.key})"
+                    yield SystemCommand(binding.description, text, partial(node.run_action, binding.action))
+        yield from super().get_system_commands(screen)
+
+    def _is_possible(self, node: DOMNode, action: str) -> bool:
+        _, name, parameters = parse(action)
+        return bool(node.check_action(name, parameters))
 
     def open_screen(self, screen: Screen[None]) -> None:
         """Show a screen in place of the one there is; a session that was open is closed with its screen."""

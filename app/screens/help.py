@@ -42,6 +42,7 @@ _WHAT = {
     "session.verdict": "the verdict of the selected attempt",
     "session.edit": "the workspace's file in your editor",
     "session.open": "your own file, or a clipped output in full, in your editor",
+    "session.copy": "copy the current hunk as a patch, or all that the pane shows",
     "session.dismiss": "take a problem off the screen",
     "app.sessions": "all sessions: open one, go on with it",
     "app.help": "this help",

@@ -16,14 +16,14 @@ from agent import commands
 from app.controller import SessionController
 from app.screens.reason import ReasonScreen
 from app.state import Judged, Part
-from app.text.attempt import sparkline
 from app.text.original import profile_rows
-from app.text.plan import plan_text
+from app.text.titles import AGENT, ORIGINAL, SOURCE, VERDICT, VIEWS, attempts_title, plan_text, view_titles
 from app.text.verdict import verdict_rows
 from app.widgets.attempts import AttemptsTable
 from app.widgets.banner import Banner
-from app.widgets.code_pane import KERNELS, ORIGINAL, PREVIOUS, SOURCE, VIEWS, CodePane
+from app.widgets.code_pane import CodePane
 from app.widgets.diff import DiffView
+from app.widgets.lines import LinesView
 from app.widgets.status import StatusLine, TopLine
 from app.widgets.steer import SteerInput
 from app.widgets.stream import StreamView
@@ -32,10 +32,6 @@ from app.widgets.verdict import VerdictPanel
 
 if TYPE_CHECKING:
     from agent.landing.hunks import Hunk
-
-AGENT, VERDICT = "agent", "verdict"
-TITLES = {SOURCE: "Source", ORIGINAL: "Diff", PREVIOUS: "vs previous", KERNELS: "Kernels"}
-NARROW_TITLES = {**TITLES, PREVIOUS: "Previous", AGENT: "Agent", VERDICT: "Verdict"}
 
 
 class SessionScreen(Screen[None]):
@@ -85,6 +81,7 @@ class SessionScreen(Screen[None]):
             show=False,
             tooltip="Your own file, or a whole output, in your editor",
         ),
+        Binding("y", "copy", "Copy", id="session.copy", show=False, tooltip="The hunk, or all of the pane"),
         Binding("x", "dismiss_problem", "Dismiss", id="session.dismiss", show=False),
     ]
 
@@ -94,6 +91,7 @@ class SessionScreen(Screen[None]):
         self._run_at_once = run
         self._seen = SOURCE
         self._selected: int | None = None
+        self._was_running = False
 
     def compose(self) -> ComposeResult:
         """Make the layout; everything in it is filled once the session is read."""
@@ -101,7 +99,7 @@ class SessionScreen(Screen[None]):
         yield TopLine(state, id="top")
         yield Banner(state, id="banner")
         with Horizontal(id="tabs-line"):
-            yield TabStrip(TITLES, SOURCE, id="tabs")
+            yield TabStrip(view_titles(state, None, narrow=False), SOURCE, id="tabs")
             yield Static("", id="agent-title", markup=False)
         with Horizontal(id="upper"):
             yield CodePane(self.controller, id="code")
@@ -144,6 +142,9 @@ class SessionScreen(Screen[None]):
         if not self.controller.loaded or not self.is_attached:
             return
         state = self.controller.state
+        if self._was_running and not state.running:
+            self.app.bell()
+        self._was_running = state.running
         changes = state.take_changes()
         if changes.parts & ~Part.LIVE:
             self._show_status()
@@ -164,16 +165,13 @@ class SessionScreen(Screen[None]):
         for line in (self.query_one(TopLine), self.query_one(StatusLine)):
             line.state = state
             line.refresh()
-        self.query_one("#agent-title", Static).update(plan_text(state.todo, 60) or "Agent", layout=False)
+        self.query_one("#agent-title", Static).update(plan_text(state), layout=False)
         self.refresh_bindings()
 
     def _show_attempts(self) -> None:
         state = self.controller.state
         self.query_one(AttemptsTable).show(state)
-        pane, best = self.query_one("#attempts-pane"), state.best()
-        trend = f" {sparkline(state.attempts, 24)}" if state.attempts else ""
-        speed = best.speedup() if best else None
-        pane.border_title = f"Attempts{trend}" + (f"  ★ #{best.number} {speed:.2f}× eager" if best and speed else "")
+        self.query_one("#attempts-pane").border_title = attempts_title(state)
         if self._judged is None:
             self._show_verdict()
 
@@ -198,6 +196,12 @@ class SessionScreen(Screen[None]):
         self._show_tabs()
         self.query_one(CodePane).select(self._judged)
 
+    def action_copy(self) -> None:
+        """Copy the current hunk, or all that the pane with the focus shows."""
+        view = self.focused if isinstance(self.focused, LinesView) else self.query_one(CodePane).view
+        self.app.copy_to_clipboard(view.copied())
+        self.notify("Copied.", timeout=2)
+
     def _tick(self) -> None:
         state = self.controller.state
         if state.running or state.step is not None:
@@ -219,20 +223,10 @@ class SessionScreen(Screen[None]):
 
     def _show_tabs(self) -> None:
         tabs = self.query_one(TabStrip)
-        tabs.names = {**(NARROW_TITLES if self._narrow else TITLES), **self._numbered_titles()}
+        tabs.names = view_titles(self.controller.state, self._judged, narrow=self._narrow)
         tabs.active = self._seen if self._narrow or self._seen in VIEWS else self._code_view
         self.set_class(self._seen == AGENT, "-see-agent")
         self.set_class(self._seen == VERDICT, "-see-verdict")
-
-    def _numbered_titles(self) -> dict[str, str]:
-        """What the views on code are called while an attempt is selected: they say which."""
-        judged = self._judged
-        if judged is None:
-            return {}
-        before = [other.number for other in self.controller.state.attempts if other.number < judged.number]
-        against = f"#{before[-1]}" if before else "start"
-        number = f"#{judged.number}"
-        return {ORIGINAL: f"Diff {number}", PREVIOUS: f"{number} vs {against}", KERNELS: f"Kernels {number}"}
 
     def on_tab_strip_picked(self, event: TabStrip.Picked) -> None:
         """See the picked view."""
@@ -254,7 +248,7 @@ class SessionScreen(Screen[None]):
 
     def action_next_view(self) -> None:
         """Go to the next view: from the code to the other code views, on a narrow screen through all."""
-        order = list(NARROW_TITLES if self._narrow else TITLES)
+        order = list(self.query_one(TabStrip).names)
         at = order.index(self._seen) if self._seen in order else -1
         self.action_see(order[(at + 1) % len(order)])
 

@@ -18,11 +18,9 @@ from app.state import Judged
 from app.text.code import CodeRows
 from app.text.diff import Diff
 from app.text.rows import row
+from app.text.titles import KERNELS, ORIGINAL, PREVIOUS, SOURCE, VIEWS
 from app.widgets.code import CodeView
 from app.widgets.diff import DiffView
-
-SOURCE, ORIGINAL, PREVIOUS, KERNELS = "source", "original", "previous", "kernels"
-VIEWS = (SOURCE, ORIGINAL, PREVIOUS, KERNELS)
 
 View = CodeView | DiffView
 Made = CodeRows | Diff

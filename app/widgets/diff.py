@@ -50,6 +50,16 @@ class DiffView(LinesView):
         self.show_rows(drawn.rows)
         self._mark(scroll=afresh)
 
+    def copied(self) -> str:
+        """Return the current hunk as the lines of a patch."""
+        if self.hunk is None:
+            return super().copied()
+        old = "".join(f"-{line}" for line in self.hunk.old_lines)
+        new = "".join(f"+{line}" for line in self.hunk.new_lines)
+        sizes = f"-{self.hunk.old_start},{len(self.hunk.old_lines)} +{self.hunk.new_start},{len(self.hunk.new_lines)}"
+        name = self.hunk.file
+        return f"--- a/{name}\n+++ b/{name}\n@@ {sizes} @@\n{old}{new}"
+
     def step(self, direction: int) -> None:
         """Go to the next (1) or previous (-1) hunk, and no further than the last and the first."""
         if self._diff.sections:

@@ -191,6 +191,10 @@ class LinesView(ScrollView, can_focus=True):
 
     # --- copying --------------------------------------------------------------------------------------------------
 
+    def copied(self) -> str:
+        """Return what is copied when nothing is selected: all of it."""
+        return "\n".join(line.copied for line in self._rows)
+
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         """Return the selected text without gutters."""
         lines = []

@@ -609,3 +609,47 @@ async def test_the_form_says_what_is_wrong_and_makes_the_session(tmp_path: Path)
         task = session(pilot).controller.task
         assert (task.class_name, task.init, task.device) == ("ResidualNorm", "width=64", "cpu")
         assert session(pilot).controller.session.settings.model == "replay:nothing"
+
+
+# --- palette and copying -------------------------------------------------------------------------------------------
+
+
+async def test_the_palette_offers_what_can_be_done_now(tmp_path: Path) -> None:
+    folder = sessions.record(tmp_path)
+    async with ide(folder).run_test(size=WIDE) as pilot:
+        await ready(pilot)
+        titles = [command.title for command in pilot.app.get_system_commands(session(pilot))]
+        assert {"Land", "Sessions", "Run", "Help"} <= set(titles)
+        assert "Undo" not in titles
+        assert "Stop" not in titles
+        await pilot.press("ctrl+p", *"Sessions")
+        await pilot.pause(0.3)
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(pilot.app.screen, SessionsScreen))
+
+
+async def test_a_hunk_is_copied_as_a_patch_and_code_without_its_numbers(tmp_path: Path) -> None:
+    folder = sessions.record(tmp_path)
+    async with ide(folder).run_test(size=WIDE) as pilot:
+        await ready(pilot)
+        await until(pilot, lambda: "class ResidualNorm" in text(session(pilot).query_one("#source", CodeView)))
+        await pilot.press("y")
+        assert pilot.app.clipboard == sessions.ORIGINAL.rstrip("\n")
+        await see_diff(pilot)
+        await pilot.press("y")
+        assert pilot.app.clipboard == (
+            "--- a/blocks.py\n+++ b/blocks.py\n@@ -5,0 +5,2 @@\n+\n+from .blocks_kernels import residual_norm\n"
+        )
+
+
+async def test_the_bell_rings_when_a_run_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = ide(sessions.record(tmp_path))
+    rung: list[bool] = []
+    monkeypatch.setattr(app, "bell", lambda: rung.append(True))
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(pilot)
+        assert rung == []
+        for running in (True, False, False):
+            state(pilot).running = running
+            session(pilot).refresh_state()
+        assert rung == [True]
