@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical
+from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
@@ -31,7 +31,7 @@ FIELDS = {
 HINTS = {
     "init": "what stands between the parentheses: 64, eps=1e-6",
     "inputs": "arguments of forward: torch.randn(8, 64), mask=None",
-    "dtype": "casts module and inputs: bfloat16, float16, float32; empty: as it is",
+    "dtype": "bfloat16, float16 or float32; empty leaves it as it is",
     "model": "any LiteLLM name, or replay:SESSION",
     "device": "auto, cpu, cuda or cuda:N",
 }
@@ -42,14 +42,14 @@ class TaskFormScreen(ModalScreen[Path | None]):
 
     DEFAULT_CSS = """
     TaskFormScreen { align: center middle; }
-    TaskFormScreen > Vertical {
+    TaskFormScreen > VerticalScroll {
         width: 94%; max-width: 104; height: auto; max-height: 100%; background: $surface; padding: 0 2;
         border: round $accent; border-title-color: $accent; border-title-style: bold; border-subtitle-color: $muted;
     }
     TaskFormScreen .label { color: $muted; margin: 1 0 0 0; }
     TaskFormScreen Input, TaskFormScreen Input:focus { border: none; height: 1; padding: 0 1; background: $panel; }
     TaskFormScreen Input:focus { background: $block-cursor-background; }
-    TaskFormScreen #signature { color: $text-primary; }
+    TaskFormScreen #signature { color: $text-primary; max-height: 2; }
     TaskFormScreen #wrong { color: $text-error; margin: 1 0 0 0; height: auto; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "Go back", id="form.leave")]
@@ -61,15 +61,15 @@ class TaskFormScreen(ModalScreen[Path | None]):
 
     def compose(self) -> ComposeResult:
         """Make the form, filled as far as names and settings allow."""
-        found = self._found
-        values = {
-            "init": guess_constructor(found.init_parameters),
-            "inputs": guess_inputs(found.forward_parameters),
-            "dtype": "",
-            "model": self._settings.model,
-            "device": self._settings.device,
-        }
-        with Vertical() as form:
+        found, hints = self._found, dict(HINTS)
+        values = {"dtype": "", "model": self._settings.model, "device": self._settings.device}
+        if self._brings_inputs():
+            values |= {"init": "", "inputs": ""}
+            hints |= {"init": "empty: get_init_inputs() of the file", "inputs": "empty: get_inputs() of the file"}
+        else:
+            values["init"] = guess_constructor(found.init_parameters)
+            values["inputs"] = guess_inputs(found.forward_parameters)
+        with VerticalScroll() as form:
             form.border_title = Content(f"{found.path.name}:{found.name}")
             form.border_subtitle = "Enter opens · Tab next field · Esc goes back"
             signature = (
@@ -77,7 +77,7 @@ class TaskFormScreen(ModalScreen[Path | None]):
             )
             yield Static(signature, id="signature", markup=False)
             for name, label in FIELDS.items():
-                yield Static(f"{label}  {HINTS[name]}", classes="label", id=f"label-{name}", markup=False)
+                yield Static(f"{label}  {hints[name]}", classes="label", id=f"label-{name}", markup=False)
                 yield Input(values[name], id=name, select_on_focus=False)
             yield Static("", id="wrong", markup=False)
 
@@ -91,6 +91,13 @@ class TaskFormScreen(ModalScreen[Path | None]):
         gpus = await asyncio.to_thread(list_gpus)
         there = " · ".join(["auto", "cpu", *(f"cuda:{gpu.index} {gpu.name}" for gpu in gpus)])
         self.query_one("#label-device", Static).update(f"device  {there}")
+
+    def _brings_inputs(self) -> bool:
+        """Whether the file is in the KernelBench form, which says itself what its module is called with."""
+        try:
+            return resolve_target(f"{self._found.path}:{self._found.name}").kind == "kernelbench"
+        except WarpsmithError:
+            return False
 
     def _value(self, name: str) -> str:
         return self.query_one(f"#{name}", Input).value.strip()

@@ -653,3 +653,38 @@ async def test_the_bell_rings_when_a_run_ends(tmp_path: Path, monkeypatch: pytes
             state(pilot).running = running
             session(pilot).refresh_state()
         assert rung == [True]
+
+
+BENCH = """import torch
+
+
+class Model(torch.nn.Module):
+    def __init__(self, width):
+        super().__init__()
+
+    def forward(self, x):
+        return x
+
+
+def get_inputs():
+    return [torch.randn(4)]
+
+
+def get_init_inputs():
+    return [4]
+"""
+
+
+async def test_a_file_that_brings_its_inputs_needs_none(tmp_path: Path) -> None:
+    from agent.settings import Settings
+
+    (tmp_path / "p").mkdir()
+    (tmp_path / "p" / "bench.py").write_text(BENCH)
+    app = WarpsmithApp(PickerScreen(tmp_path / "p", Settings(home=tmp_path, model="m")), tmp_path, {})
+    async with app.run_test(size=WIDE) as pilot:
+        await until(pilot, lambda: "Model" in text(pilot.app.screen.query_one("#modules", LinesView)))
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(pilot.app.screen, TaskFormScreen))
+        fields = {field.id: field.value for field in pilot.app.screen.query(Input)}
+        assert (fields["init"], fields["inputs"]) == ("", "")
+        assert "get_inputs() of the file" in str(pilot.app.screen.query_one("#label-inputs").render())
