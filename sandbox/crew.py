@@ -20,6 +20,8 @@ _SHARED_VARIABLES = ("CUDA_", "GOMP_", "KMP_", "LD_LIBRARY_PATH", "MKL_", "NVIDI
 
 
 _THREADS_EACH_CPU = 8
+_PATIENCE = 10.0
+_COPIES = 12
 
 
 class Crew:
@@ -63,6 +65,7 @@ class Crew:
         self.accepted: dict[str, Any] = {}
         self.environment: dict[str, Any] = {}
         self.threads = 1
+        self._reference_seconds = 0.0
         self.modes: list[str] = []
         self.broken_modes: dict[str, str] = {}
         self.site_packages: tuple[Path, ...] = ()
@@ -89,6 +92,10 @@ class Crew:
     def device_name(self) -> str:
         """A name of the device that every process of this machine gives it."""
         return self.environment.get("gpu_uuid") or self._spec.device
+
+    def patience(self, calls: int) -> float:
+        """Return how many seconds the candidate may take for so many calls: much more than the reference would."""
+        return self._limits.call_seconds + _PATIENCE * calls * self._reference_seconds
 
     def watch(self) -> DeviceWatch:
         """Return a watch on the device, for as long as something is timed."""
@@ -124,7 +131,7 @@ class Crew:
             cwd=Path("/tmp"),  # noqa: S108  # its own, and gone with it
             env={**self._worker_variables(), **variables, **kept},
             limits=Limits(
-                memory_bytes=self._limits.memory_bytes,
+                memory_bytes=self._limits.memory_bytes + _COPIES * self.accepted["bytes_moved"],
                 processes=self._limits.processes + _THREADS_EACH_CPU * (os.cpu_count() or 1),
                 file_bytes=self._limits.file_bytes,
             ),
@@ -143,6 +150,7 @@ class Crew:
         self.accepted = opened["accepted"]
         self.environment = opened["environment"]
         self.threads = self.environment["threads"]
+        self._reference_seconds = float(opened["call_seconds"])
         self.modes = [mode for mode in opened["modes"] if mode not in self.broken_modes]
         self.site_packages = tuple(Path(folder) for folder in opened["site_packages"])
         if self.on_gpu:

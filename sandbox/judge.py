@@ -198,13 +198,15 @@ class Judge:
                 trial.run()
             except (Cancelled, InterruptedError):
                 trial.cancelled = True
-            except ProcessLost:
+            except ProcessLost as lost:
                 if attempt == 2:
                     raise
+                progress(Stage("task", f"starting again: {lost}"))
                 continue
-            except TransportFailed:
+            except TransportFailed as failed:
                 if crew.transport == "host":
-                    raise
+                    raise EnvironmentFault(f"Processes cannot share memory: {failed}.") from failed
+                progress(Stage("task", f"sharing host memory instead of the device's: {failed}"))
                 crew.transport = "host"
                 continue
             break

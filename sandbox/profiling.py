@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from statistics import fmean, median
@@ -23,6 +23,7 @@ CANDIDATE = "candidate"
 COPY = "copy"
 _BATCH_US = 20_000.0
 _MOST_CALLS = 6
+_MOST_CALLS_A_REQUEST = 10
 _LATENCY_CALLS = 5
 _CLOCKED_ROUNDS = 3
 _CONTRADICTIONS = 8
@@ -58,6 +59,7 @@ class PlacementRun:
         transport: How tensors cross: ``host`` or ``cuda``.
         on_gpu: Whether the device is a GPU.
         limits: Time limits.
+        patience: Seconds that the worker may take for so many calls.
         tier: How many samples.
         watch: Looks at the device between rounds.
         bytes_moved: What ``copy`` moves.
@@ -72,6 +74,7 @@ class PlacementRun:
         transport: str,
         on_gpu: bool,
         limits: JudgeLimits,
+        patience: Callable[[int], float],
         tier: TierLimits,
         watch: DeviceWatch,
         bytes_moved: int,
@@ -82,6 +85,7 @@ class PlacementRun:
         self._transport = transport
         self._on_gpu = on_gpu
         self._limits = limits
+        self._patience = patience
         self._tier = tier
         self._watch = watch
         self._bytes_moved = bytes_moved
@@ -125,7 +129,7 @@ class PlacementRun:
             if self._worker is not None:
                 wanted = ("bases", "state", "structure", "slots", "rollable", "regions")
                 send = {"op": "place", **{key: placed[key] for key in wanted}}
-                self._worker.ask(send, self._limits.call_seconds, descriptors)
+                self._worker.ask(send, self._patience(1), descriptors)
                 self._worker.freeze()
         finally:
             close_all(descriptors)
@@ -232,7 +236,8 @@ class PlacementRun:
 
     def _burst(self, worker: Worker, count: int, fill_us: float) -> None:
         with _thawed(worker):
-            worker.ask({"op": "time", "kind": "burst", "count": count, "fill_us": fill_us}, self._limits.call_seconds)
+            request = {"op": "time", "kind": "burst", "count": count, "fill_us": fill_us}
+            worker.ask(request, self._patience(count))
 
     def _time(self, side: str, request: Message) -> Message:
         """Ask whoever runs a side; the candidate's process stands still while a baseline runs."""
@@ -240,7 +245,7 @@ class PlacementRun:
             return self._bench.ask({"op": "time", "side": side, **request}, self._limits.bench_seconds)[0]
         assert self._worker is not None  # the side is only there with a worker
         with _thawed(self._worker):
-            return self._worker.ask({"op": "time", **request}, self._limits.call_seconds)
+            return self._worker.ask({"op": "time", **request}, self._patience(_MOST_CALLS_A_REQUEST))
 
     def _own(self) -> set[int]:
         return {self._bench.pid, *(self._worker.family() if self._worker else ())}

@@ -139,6 +139,7 @@ class Timekeeper:
             transport=self._crew.transport,
             on_gpu=self._crew.on_gpu,
             limits=self._limits,
+            patience=self._crew.patience,
             tier=self._amount,
             watch=watch,
             bytes_moved=self._crew.accepted["bytes_moved"],

@@ -36,6 +36,7 @@ from sandbox.verdict import (
 from sandbox.verifying import CasePlan, Verification, Verifier, describe_death, describe_failure, failed_case
 from sandbox.workers import CandidateFailed, Worker, WorkerDied
 
+_CALLS_AN_ANSWER = 4
 _LOST_DEVICE = "CUDA error"
 
 
@@ -203,7 +204,7 @@ class Trial:
         except LoadFailed as failure:
             return Verification(VerifyReport(ok=False, cases=(failed_case("load", str(failure)),)))
         try:
-            verifier = Verifier(self._crew.bench, worker, self._crew.transport, self._files, self._limits)
+            verifier = self._verifier(worker)
             verification = verifier.verify(self._plans())
         finally:
             worker.stop()
@@ -213,6 +214,10 @@ class Trial:
             return self._located(verification)
         return verification
 
+    def _verifier(self, worker: Worker) -> Verifier:
+        patience = self._crew.patience(_CALLS_AN_ANSWER)
+        return Verifier(self._crew.bench, worker, self._crew.transport, self._files, self._limits, patience)
+
     def _located(self, verification: Verification) -> Verification:
         """Find the kernel that lost the device by waiting for each one; without it the error shows up anywhere."""
         try:
@@ -220,7 +225,7 @@ class Trial:
         except LoadFailed:
             return verification
         try:
-            verifier = Verifier(self._crew.bench, worker, self._crew.transport, self._files, self._limits)
+            verifier = self._verifier(worker)
             again = verifier.verify([CasePlan(verification.report.cases[-1].name)])
         finally:
             worker.stop()

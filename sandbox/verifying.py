@@ -45,19 +45,27 @@ class Verifier:
         transport: How tensors cross: ``host`` or ``cuda``.
         files: The candidate's files, to name the place where it failed.
         limits: Time limits.
+        call_seconds: How long the worker may take for an answer.
 
     Attributes:
         died: How the worker ended, where it did.
     """
 
     def __init__(
-        self, bench: Bench, worker: Worker, transport: str, files: Mapping[str, bytes], limits: JudgeLimits
+        self,
+        bench: Bench,
+        worker: Worker,
+        transport: str,
+        files: Mapping[str, bytes],
+        limits: JudgeLimits,
+        call_seconds: float,
     ) -> None:
         self._bench = bench
         self._worker = worker
         self._transport = transport
         self._files = files
         self._limits = limits
+        self._call_seconds = call_seconds
         self.died: WorkerDied | None = None
 
     def verify(self, plans: Sequence[CasePlan]) -> Verification:
@@ -87,7 +95,7 @@ class Verifier:
         question, descriptors = self._bench.ask(draw, self._limits.bench_seconds)
         try:
             request: Message = {"op": "answer", "watch": plan.watch, **{key: question[key] for key in _SENT}}
-            answer = checked_answer(self._worker.ask(request, self._limits.call_seconds, descriptors))
+            answer = checked_answer(self._worker.ask(request, self._call_seconds, descriptors))
         finally:
             close_all(descriptors)
         compared, _ = self._bench.ask({"op": "compare", **sent_outputs(answer)}, self._limits.bench_seconds)

@@ -230,7 +230,7 @@ class Worker:
                 break
             if time.monotonic() > deadline:
                 self.stop()
-                raise WorkerDied(Death(f"did not finish within {timeout:g} s", self._log.text(0.2)))
+                raise WorkerDied(Death(f"did not finish within {timeout:.0f} s", self._log.text(0.2)))
         try:
             return self._channel.receive(max(1.0, deadline - time.monotonic()))
         except (ChannelClosed, ChannelTimeout) as error:

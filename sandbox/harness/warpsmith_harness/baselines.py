@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import signal
 import time
-from typing import Any, Callable, Dict, Iterator, List
+from types import FrameType
+from typing import Any, Callable, Dict, Iterator, List, Optional
 
 import torch
 from torch import nn
@@ -21,6 +22,7 @@ _MODES = {
 }
 _WARM_UP_CALLS = 4
 _LOOK_SECONDS = 0.1
+_IMPORT_FILE = "<frozen importlib._bootstrap>"
 
 
 class OutOfTime(BaseException):
@@ -92,6 +94,15 @@ class Baselines:
         self.seconds[mode] = time.monotonic() - started
 
 
+def _importing(frame: Optional[FrameType]) -> bool:
+    """Tell whether code on the stack is being imported."""
+    while frame is not None:
+        if frame.f_code.co_filename == _IMPORT_FILE:
+            return True
+        frame = frame.f_back
+    return False
+
+
 @contextlib.contextmanager
 def _interruptible(seconds: float, wanted_elsewhere: Callable[[], bool]) -> Iterator[None]:
     """Raise ``OutOfTime`` in the main thread when the time is up, ``Postponed`` when it is wanted elsewhere."""
@@ -99,7 +110,9 @@ def _interruptible(seconds: float, wanted_elsewhere: Callable[[], bool]) -> Iter
     if seconds <= 0:
         raise OutOfTime
 
-    def look(*_: object) -> None:
+    def look(_: int, frame: Optional[FrameType]) -> None:
+        if _importing(frame):  # a module left half imported would stay broken
+            return
         if time.monotonic() > end:
             raise OutOfTime
         if wanted_elsewhere():

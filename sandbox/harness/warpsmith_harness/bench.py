@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import platform
 import sysconfig
+import time
 import traceback
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Tuple
@@ -74,6 +75,22 @@ class Bench:
             "recall": self._recall,
             "original": self._original,
         }
+
+    def call_seconds(self) -> float:
+        """Return how long one call of the reference takes, roughly."""
+        import torch
+
+        from warpsmith_harness.threads import all_threads
+
+        times = []
+        with all_threads(self.threads):
+            for _ in range(2):
+                started = time.monotonic()
+                self._run_once(self._reference)
+                if self._task.device.type == "cuda":
+                    torch.cuda.synchronize()
+                times.append(time.monotonic() - started)
+        return min(times)
 
     @property
     def modes(self) -> List[str]:
@@ -261,6 +278,7 @@ def _serve(channel: Channel, spec: Dict[str, Any]) -> int:
         "accepted": bench.accepted,
         "environment": {**_machine(spec["device"]), "threads": bench.threads},
         "modes": bench.modes,
+        "call_seconds": bench.call_seconds(),
         "site_packages": sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}),
     }
     channel.send(told)

@@ -88,7 +88,7 @@ def test_a_crash_is_named_with_its_kernel(judge: Judge, candidate: Write) -> Non
 
 def test_a_kernel_that_never_returns_is_killed(judge: Judge, candidate: Write) -> None:
     verdict = judge.check(candidate(kernel(before="for (volatile int i = 0;;) i = 1 - i;")))
-    assert_rejected(verdict, "did not finish within 6 s")
+    assert_rejected(verdict, "did not finish within", "while verifying")
 
 
 def test_leaving_the_process_with_success_is_no_answer(unguarded: None, judge: Judge, candidate: Write) -> None:
