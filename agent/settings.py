@@ -17,6 +17,8 @@ import platformdirs
 from sandbox.errors import UsageError
 
 PROJECT_FILE = "warpsmith.toml"
+NOT_FROM_A_PROJECT = ("api_base", "home", "cache")
+"""A project that is only looked at must not send the developer's key to a server of its own, nor choose where files go."""
 
 
 @dataclass(frozen=True)

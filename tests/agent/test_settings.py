@@ -56,3 +56,10 @@ def test_a_bad_file_is_named(user_config: Path, text: str, words: str) -> None:
     with pytest.raises(UsageError, match=words) as caught:
         load_settings({})
     assert caught.value.where == str(user_config)
+
+
+@pytest.mark.parametrize("key", ["api_base", "home", "cache"])
+def test_a_project_cannot_send_keys_or_files_elsewhere(tmp_path: Path, key: str) -> None:
+    (tmp_path / "warpsmith.toml").write_text(f'{key} = "elsewhere"')
+    with pytest.raises(UsageError, match=f"may not set '{key}'"):
+        load_settings({}, project=tmp_path)
