@@ -65,7 +65,7 @@ class Baselines:
         mode: str,
         run: Callable[[Callable[..., Any]], None],
         limit: float,
-        wanted_elsewhere: Callable[[], bool] = lambda: False,
+        wanted_elsewhere: Callable[[], bool],
     ) -> None:
         """Compile a mode and make it warm, unless that was tried before.
 

@@ -221,11 +221,12 @@ class Bench:
         with all_threads(self.threads):
             return {**self.accepted, **profile(self._task, self.accepted)}, []
 
-    def _prepare_mode(self, mode: str, seconds: float, wanted_elsewhere: Callable[[], bool] = lambda: False) -> None:
+    def _prepare_mode(self, mode: str, seconds: float) -> None:
+        """Compile a mode, until the parent asks for something else or is gone."""
         from warpsmith_harness.threads import all_threads
 
         with all_threads(self.threads):
-            self._baselines.prepare(mode, self._run_once, seconds, wanted_elsewhere)
+            self._baselines.prepare(mode, self._run_once, seconds, lambda: self._channel.ready(0))
 
     def _run_once(self, call: Callable[..., Any]) -> None:
         import torch
@@ -246,7 +247,7 @@ class Bench:
             except TaskProblem:  # met again, and told, when a verdict draws
                 self._resting = None
         elif resting["compile_seconds"] > 0 and not self._baselines.tried(COMPILE):
-            self._prepare_mode(COMPILE, resting["compile_seconds"], lambda: self._channel.ready(0))
+            self._prepare_mode(COMPILE, resting["compile_seconds"])
         else:
             self._resting = None
 

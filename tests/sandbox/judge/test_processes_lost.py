@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import psutil
 import pytest
@@ -57,3 +60,28 @@ def test_killed_in_the_middle_of_a_check(
     verdict = judge.check(folder)
     killer.join()
     assert verdict.correct, verdict.reason
+
+
+def test_killing_the_parent_ends_everything_it_started(tmp_path: Path) -> None:
+    script = """
+import sys, time
+from pathlib import Path
+from sandbox.isolation import best_isolation
+from sandbox.judge import Judge
+from tests.sandbox.judge.conftest import LIMITS, write_task
+folder = Path(sys.argv[1])
+judge = Judge(write_task(folder), isolation=best_isolation(), cache=folder, scratch=folder, limits=LIMITS)
+judge.open()
+print("open", flush=True)
+time.sleep(1000)
+"""
+    root = Path(__file__).resolve().parents[3]
+    parent = subprocess.Popen([sys.executable, "-c", script, tmp_path], cwd=root, stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    assert parent.stdout.readline() == "open\n"
+    ours = psutil.Process(parent.pid).children(recursive=True)
+    assert len(ours) >= 2
+    parent.kill()
+    parent.wait()
+    _, left = psutil.wait_procs(ours, timeout=60)
+    assert not left
