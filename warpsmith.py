@@ -14,7 +14,7 @@ def main() -> int:
     """
     if os.environ.get("PYTHONPATH") and not sys.flags.ignore_environment:
         start = "import sys; from warpsmith import main; sys.exit(main())"
-        os.execv(sys.executable, [sys.executable, "-I", "-c", start, *sys.argv[1:]])
+        os.execv(sys.executable, [sys.executable, "-I", "-c", start, *sys.argv[1:]])  # noqa: S606
     from app.cli import main as command_line
 
     return command_line()

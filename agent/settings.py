@@ -85,6 +85,12 @@ def load_settings(command_line: Mapping[str, Any], project: Path | None = None) 
                 raise UsageError(
                     f"Unknown setting '{key}'.", where=origin, next_step=f"Known are: {', '.join(origins)}."
                 )
+            if key in NOT_FROM_A_PROJECT and Path(origin).name == PROJECT_FILE:
+                raise UsageError(
+                    f"A project may not set '{key}'.",
+                    where=origin,
+                    next_step=f"Set it in {user_file}, as WARPSMITH_{key.upper()} or on the command line.",
+                )
             values[key] = _typed(key, value, origin)
             origins[key] = origin
     return Settings(**values, origins=origins)

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
+from sandbox.cpu_watch import CpuWatch
+
 _THROTTLED = {0x8: "a hardware slowdown", 0x20: "its temperature", 0x40: "its temperature", 0x80: "the power supply"}
 _BUSY_PERCENT = 5
 
@@ -92,10 +94,10 @@ class GpuWatch:
             yield int(sample.pid), int(sample.smUtil)
 
 
-def watch_device(device: str, uuid: str) -> GpuWatch | NoWatch:
-    """Return a watch on ``cuda:N`` with torch's UUID of it; one that reports nothing where NVML is missing."""
+def watch_device(device: str, uuid: str) -> DeviceWatch:
+    """Return a watch on the CPU, or on ``cuda:N`` with torch's UUID of it; one that reports nothing where NVML is missing."""
     if device == "cpu":
-        return NoWatch()
+        return CpuWatch()
     try:
         import pynvml
     except ImportError:

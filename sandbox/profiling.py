@@ -144,10 +144,12 @@ class PlacementRun:
         while self._wants_more(times, taken, deadline):
             order = self._random.sample(self._sides, len(self._sides))
             calls = self._calls()
+            clock_checks = len(self._checks)
             found = {side: self._round(side, calls, taken) for side in order}
             times.cases += [case for _, case in found.values() if case is not None]
             trouble = self._watch.trouble(self._own())
             if trouble:
+                del self._checks[clock_checks:]
                 dropped += 1
                 times.disturbed = trouble if dropped > _DROPPED_ROUNDS + taken else ""
                 if times.disturbed:
@@ -217,8 +219,11 @@ class PlacementRun:
 
     def _findings(self, times: PlacementTimes, worker: Worker) -> list[Finding]:
         """Return what the clock and the bytes say; the clock must have contradicted every time, and many times."""
+        self._watch.trouble(self._own())
         while all(self._checks) and len(self._checks) < _CONTRADICTIONS:
             self._check_clock(worker, self._batch(CANDIDATE, self._calls())[0])
+            if self._watch.trouble(self._own()):
+                self._checks[-1] = None  # who was kept waiting contradicts nobody
         found = []
         if self._on_gpu:  # a CPU's caches and thread pools leave no floor to stand on
             copy_us = min(times.device[COPY])

@@ -139,7 +139,7 @@ def test_json_on_stdout_is_the_stream_of_the_session(recorded):
 
 def test_the_list_shows_it(recorded):
     summary = summarise(recorded[2])
-    assert (summary.outcome, summary.best_reward is not None) == ("finished", True)
+    assert summary.outcome == "finished"
     assert summary.attempts == 3
 
 

@@ -27,9 +27,9 @@ def test_a_right_candidate_is_timed_beside_the_baselines(judge: Judge, candidate
     folder = candidate()
     verdict = judge.check(folder)
     assert verdict.correct, verdict.reason
-    assert verdict.reward in (1, 2)
-    assert verdict.candidate_sha256 == digest(read_candidate(folder, judge.spec))
     assert verdict.profile is not None
+    assert verdict.reward in (1, 2) or "kept the CPU busy" in verdict.profile.disturbed
+    assert verdict.candidate_sha256 == digest(read_candidate(folder, judge.spec))
     assert set(verdict.profile.samples) == {"candidate", "eager", "copy"}
     assert all(len(placements) == 2 and all(placements) for placements in verdict.profile.samples.values())
     assert verdict.profile.baselines["best"].mode == "eager"
