@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent import events as ev
+from sandbox.reward import undecided
 from sandbox.verdict import Tier, Verdict
 
 
@@ -119,9 +120,9 @@ class SessionState:
         return next((judged for judged in self.judged if judged.attempt == number), None)
 
     def judgement(self, files: Mapping[str, str], tier: Tier) -> Judged | None:
-        """Return the last usable verdict of exactly these files at this tier (one of undisturbed times)."""
+        """Return the last verdict of exactly these files at this tier that another measurement would not change."""
         fits = (j for j in reversed(self.judged) if j.files == files and j.verdict.tier == tier)
-        return next((j for j in fits if j.verdict.reward is not None), None)
+        return next((judged for judged in fits if _settled(judged.verdict)), None)
 
     @property
     def best(self) -> Judged | None:
@@ -154,6 +155,14 @@ class SessionState:
         """Hash of the request as it would be sent now."""
         request = json.dumps({"messages": self.messages, "tools": self.tools}, sort_keys=True)
         return hashlib.sha256(request.encode()).hexdigest()
+
+
+def _settled(verdict: Verdict) -> bool:
+    """Whether a verdict rests on the candidate and not on how this measurement went."""
+    findings = verdict.guard.findings if verdict.guard else ()
+    clocked = any(finding.rule == "clock" and finding.severity == "reject" for finding in findings)
+    too_wide = verdict.profile is not None and undecided(verdict.profile) != ""
+    return verdict.reward is not None and not clocked and not too_wide
 
 
 def _rank(verdict: Verdict) -> tuple[int, float]:

@@ -44,6 +44,20 @@ def reward(
     return _by_time(profile)
 
 
+def undecided(profile: ProfileReport) -> str:
+    """Return ``eager`` or ``compile`` where that one's measured ratio would earn the next reward and its interval does not.
+
+    Then it is the measurement that is too coarse, not the candidate that is too slow; empty where that is not so.
+    """
+    for name in ("eager", "compile"):
+        gain = profile.speedup.get(name)
+        if gain is None:
+            return ""
+        if not _faster(gain):
+            return name if gain.ratio * FASTER > 1 else ""
+    return ""
+
+
 def _failure(build: BuildReport | None, guard: GuardReport | None, verify: VerifyReport | None) -> str:
     """Return what the candidate did wrong in the first part that failed, or an empty string."""
     if build is not None and not build.ok:
@@ -65,8 +79,10 @@ def _by_time(profile: ProfileReport) -> tuple[Reward | None, str]:
     eager, compiled = profile.speedup.get("eager"), profile.speedup.get("compile")
     if eager is None:
         return None, "The environment is at fault: the eager baseline could not be timed."
-    against_eager = _told("eager", eager)
+    against_eager, unsure = _told("eager", eager), undecided(profile)
     if not _faster(eager):
+        if unsure:
+            return CORRECT, f"Correct; {_too_wide('eager', eager)}."
         if compiled is not None and _faster(compiled):
             return CORRECT, f"Correct, but not faster than eager: {against_eager}, {_told('torch.compile', compiled)}."
         return CORRECT, f"Correct, but not at least 5 % faster than eager: {against_eager}."
@@ -77,6 +93,11 @@ def _by_time(profile: ProfileReport) -> tuple[Reward | None, str]:
             f"Correct and faster than eager: {against_eager}; torch.compile cannot run the module{why}, so 2 is the most."
         )
     if not _faster(compiled):
+        if unsure:
+            return (
+                BEATS_EAGER,
+                f"Correct and faster than eager: {against_eager}; {_too_wide('torch.compile', compiled)}.",
+            )
         return BEATS_EAGER, (
             f"Correct and faster than eager, but not at least 5 % faster than torch.compile: {against_eager}, "
             f"{_told('torch.compile', compiled)}."
@@ -93,6 +114,14 @@ def _faster(speedup: Speedup) -> bool:
 
 def _told(name: str, speedup: Speedup) -> str:
     return f"{speedup.ratio:.2f} times {name} ({speedup.low:.2f} to {speedup.high:.2f})"
+
+
+def _too_wide(name: str, speedup: Speedup) -> str:
+    interval = f"{speedup.low:.2f} to {speedup.high:.2f}"
+    return (
+        f"{speedup.ratio:.2f} times {name}, but the interval {interval} is too wide to tell: "
+        "check again, or with tier full, which draws more placements"
+    )
 
 
 def _ended(text: str) -> str:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from agent import events as ev
 from agent.state import SessionState
+from sandbox.verdict import Finding, GuardReport, Speedup
 from tests.agent.support import make_verdict
 
 
@@ -102,6 +105,21 @@ def test_files_judged_already_are_known_at_their_tier_unless_the_times_were_dist
     assert state.judgement({"a": "1"}, "quick").attempt == 1
     assert state.judgement({"a": "1"}, "full") is None
     assert state.judgement({"a": "2"}, "quick") is None
+
+
+def test_a_verdict_that_hangs_on_the_measurement_is_not_used_again():
+    def judged(**changes):
+        verdict = replace(make_verdict(), **changes)
+        return fold(ev.Attempt(attempt=1, files={"a": "1"}, verdict=verdict.to_json())).judgement({"a": "1"}, "quick")
+
+    def against(ratio, low, high):
+        wide = {"eager": Speedup(ratio, low, high), "compile": Speedup(1.5, 1.4, 1.6)}
+        return replace(make_verdict().profile, speedup=wide)
+
+    assert judged(guard=GuardReport(False, (Finding("clock", "reject", "10 us"),)), reward=-1) is None
+    assert judged(guard=GuardReport(True, (Finding("clock", "label", "std::chrono"),))) is not None
+    assert judged(profile=against(2.5, 0.001, 1272.0), reward=1) is None
+    assert judged(profile=against(0.8, 0.7, 0.9), reward=1) is not None
 
 
 def test_a_landing_stands_until_it_is_undone_and_the_agent_is_told_of_both():

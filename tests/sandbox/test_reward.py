@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sandbox.reward import reward
+from sandbox.reward import reward, undecided
 from sandbox.verdict import (
     Baseline,
     BuildReport,
@@ -64,9 +64,37 @@ def test_best_mode_is_shown_and_does_not_count() -> None:
 
 
 def test_faster_than_compile_but_not_than_eager_says_so() -> None:
-    _, reason = reward(BUILT, GUARDED, VERIFIED, profiled(eager=UNSURE, compile=FAST))
+    _, reason = reward(BUILT, GUARDED, VERIFIED, profiled(eager=SLOW, compile=FAST))
     assert "not faster than eager" in reason
     assert "1.50 times torch.compile" in reason
+
+
+@pytest.mark.parametrize(
+    ("eager", "compiled", "which", "told"),
+    [
+        (
+            Speedup(2.51, 0.001, 1272.34),
+            FAST,
+            "eager",
+            "2.51 times eager, but the interval 0.00 to 1272.34 is too wide",
+        ),
+        (FAST, UNSURE, "compile", "1.50 times torch.compile, but the interval 1.00 to 2.00 is too wide to tell"),
+    ],
+)
+def test_an_interval_too_wide_is_blamed_on_the_measurement(eager, compiled, which, told) -> None:
+    profile = profiled(eager=eager, compile=compiled)
+    _, reason = reward(BUILT, GUARDED, VERIFIED, profile)
+    assert told in reason
+    assert "check again, or with tier full" in reason
+    assert "not at least" not in reason
+    assert undecided(profile) == which
+
+
+@pytest.mark.parametrize(
+    "speedups", [{"eager": SLOW, "compile": UNSURE}, {"eager": FAST, "compile": FAST}, {"eager": FAST}, {}]
+)
+def test_what_is_decided_is_not_called_undecided(speedups) -> None:
+    assert undecided(profiled(**speedups)) == ""
 
 
 def test_compile_that_cannot_run_says_why() -> None:
