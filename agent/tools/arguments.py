@@ -23,7 +23,7 @@ def mismatch(value: Any, schema: Mapping[str, Any], name: str = "") -> str:
     """
     wanted: str = schema.get("type", "object")
     if not _is_of_type(value, wanted):
-        return f"{_called(name)} must be of type {wanted}, not {_json_type(value)}."
+        return f"{_called(name)} must be of type {wanted}, not {_json_type(value)}.{_keys(schema)}"
     if wanted == "object":
         return _object_mismatch(value, schema, name)
     if wanted == "array":
@@ -33,6 +33,19 @@ def mismatch(value: Any, schema: Mapping[str, Any], name: str = "") -> str:
     if isinstance(value, str) and len(value) < schema.get("minLength", 0):
         return f"{_called(name)} must not be empty."
     return _range_mismatch(value, schema, name)
+
+
+def settled(value: Any, schema: Mapping[str, Any]) -> Any:
+    """Return a value with every word of an ``enum`` spelt as the schema spells it, where only its case differs."""
+    if isinstance(value, dict):
+        known = schema.get("properties", {})
+        return {key: settled(part, known[key]) if key in known else part for key, part in value.items()}
+    if isinstance(value, list) and "items" in schema:
+        return [settled(part, schema["items"]) for part in value]
+    if isinstance(value, str) and value not in schema.get("enum", (value,)):
+        same = [each for each in schema["enum"] if str(each).lower() == value.lower()]
+        return same[0] if len(same) == 1 else value
+    return value
 
 
 def _is_of_type(value: Any, wanted: str) -> bool:
@@ -75,6 +88,16 @@ def _inside(name: str, part: str) -> str:
 
 def _hint(schema: Mapping[str, Any]) -> str:
     return f"It is of type {schema.get('type', 'object')}: {schema.get('description', '')}".rstrip(": ")
+
+
+def _keys(schema: Mapping[str, Any]) -> str:
+    """Say which keys an object wants, or the objects of an array do; of anything else nothing."""
+    if schema.get("type") == "array":
+        inside = _keys(schema.get("items", {}))
+        return inside and f" Each item is an object.{inside}"
+    known, required = schema.get("properties", {}), schema.get("required", ())
+    named = (key if key in required else f"{key} (optional)" for key in known)
+    return f" Its keys: {', '.join(named)}." if known else ""
 
 
 def _json_type(value: Any) -> str:

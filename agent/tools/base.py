@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from agent.tools.arguments import mismatch
+from agent.tools.arguments import mismatch, settled
 from sandbox.errors import EnvironmentFault
 
 LONGEST_ANSWER = 16_000
@@ -80,6 +80,7 @@ class FunctionTool:
 
     async def run(self, arguments: dict[str, Any]) -> ToolResult:
         """Check the arguments, call the function and clip what it answers; see ``Tool.run``."""
+        arguments = settled(arguments, self._parameters)
         if problem := mismatch(arguments, self._parameters):
             return ToolResult(ok=False, text=f"{self.name} was not run: {problem}")
         try:

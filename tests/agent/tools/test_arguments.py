@@ -1,6 +1,6 @@
 import pytest
 
-from agent.tools.arguments import mismatch
+from agent.tools.arguments import mismatch, settled
 
 SCHEMA = {
     "type": "object",
@@ -12,7 +12,11 @@ SCHEMA = {
         "edits": {
             "type": "array",
             "minItems": 1,
-            "items": {"type": "object", "properties": {"old": {"type": "string"}}, "required": ["old"]},
+            "items": {
+                "type": "object",
+                "properties": {"old": {"type": "string"}, "all": {"type": "boolean"}},
+                "required": ["old"],
+            },
         },
     },
     "required": ["path"],
@@ -40,8 +44,21 @@ def test_what_fits_has_no_mismatch() -> None:
         ({"path": "x", "mode": "c"}, "'mode' must be one of: a, b."),
         ({"path": "x", "edits": []}, "'edits' must hold at least 1."),
         ({"path": "x", "edits": [{"old": "a"}, {}]}, "'edits[1].old' is missing."),
-        ({"path": "x", "edits": [[]]}, "'edits[0]' must be of type object, not array."),
+        ({"path": "x", "edits": [[]]}, "'edits[0]' must be of type object, not array. Its keys: old, all (optional)."),
+        (
+            {"path": "x", "edits": "a"},
+            "'edits' must be of type array, not string. Each item is an object. Its keys: old,",
+        ),
+        ("x", "The arguments must be of type object, not string. Its keys: path, lines (optional),"),
     ],
 )
-def test_the_first_mismatch_is_named(arguments: dict[str, object], said: str) -> None:
+def test_the_first_mismatch_is_named(arguments: object, said: str) -> None:
     assert mismatch(arguments, SCHEMA).startswith(said)
+
+
+def test_words_of_an_enum_may_be_spelt_in_any_case_where_one_is_meant() -> None:
+    assert settled({"mode": "B", "path": "B"}, SCHEMA) == {"mode": "b", "path": "B"}
+    assert settled({"mode": "c"}, SCHEMA) == {"mode": "c"}
+    nested = {"type": "array", "items": {"type": "string", "enum": ["on", "ON", "off"]}}
+    assert settled(["On", "OFF", "ON"], nested) == ["On", "off", "ON"]
+    assert settled("odd", SCHEMA) == "odd"
