@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from sandbox.reward import undecided
 from sandbox.verdict import BuildReport, GuardReport, ProfileReport, Verdict, VerifyReport
 
 _DIAGNOSTICS = 15
@@ -14,6 +15,8 @@ _KERNELS = 8
 _OPERATORS = 12
 _LINES = 12
 _WIDTH = 600
+_NO_TRUST = "times are not to be trusted"
+"""How the judge begins the note that says why."""
 
 
 def verdict_text(verdict: Verdict, attempt: int) -> str:
@@ -27,8 +30,8 @@ def verdict_text(verdict: Verdict, attempt: int) -> str:
     if verdict.verify:
         lines += _verify(verdict.verify)
     if verdict.profile:
-        lines += _profile(verdict.profile)
-    if next_step := _next_reward(verdict):
+        lines += _profile(verdict.profile, verdict.environment.get("device") == "cpu")
+    if next_step := _remeasure(verdict) or _next_reward(verdict):
         lines.append(next_step)
     return "\n".join(_clipped(line) for line in lines)
 
@@ -65,8 +68,12 @@ def _errors(absolute: float | None, relative: float | None) -> str:
     return f" (max error {absolute:.3g} absolute, {relative:.3g} relative)"
 
 
-def _profile(profile: ProfileReport) -> Iterator[str]:
-    yield f"profile: {microseconds(profile.device_us)} on the device, {microseconds(profile.latency_us)} latency"
+def _profile(profile: ProfileReport, on_cpu: bool) -> Iterator[str]:
+    device, latency = microseconds(profile.device_us), microseconds(profile.latency_us)
+    times = f"{device} a call" if on_cpu else f"{device} on the device, {latency} latency"
+    yield f"profile: {times}"
+    if profile.disturbed:
+        yield f"  DISTURBED, which is not the kernel's fault; the times below cannot be trusted: {profile.disturbed}"
     for name, baseline in profile.baselines.items():
         mode = f" ({baseline.mode})" if baseline.mode != name else ""
         if baseline.device_us is None:
@@ -78,9 +85,23 @@ def _profile(profile: ProfileReport) -> Iterator[str]:
     if profile.copy_us > 0:
         distance = profile.device_us / profile.copy_us
         yield f"  a copy of the same bytes takes {microseconds(profile.copy_us)}: you are at {distance:.2f} times that"
-    if profile.disturbed:
-        yield f"  DISTURBED, times cannot be trusted: {profile.disturbed}"
+    if profile.speedup:
+        yield "  intervals are 95 %, over placements; a placement is a new process with new buffers"
     yield from (f"  note: {note}" for note in profile.notes[:6])
+
+
+def _remeasure(verdict: Verdict) -> str:
+    """Say how to measure again where this measurement, and not the candidate, is what stands in the way."""
+    if verdict.profile is None:
+        return ""
+    if verdict.profile.disturbed:
+        return "The times were disturbed from outside, so there is no reward; change nothing for it. Check again."
+    if verdict.correct and (name := undecided(verdict.profile)):
+        more = (
+            "Check again" if verdict.tier == "full" else "Check again, or with tier full, which draws more placements"
+        )
+        return f"The interval against {name} is too wide, not the kernel too slow: {more}."
+    return ""
 
 
 def _next_reward(verdict: Verdict) -> str:
@@ -91,9 +112,10 @@ def _next_reward(verdict: Verdict) -> str:
     gain, baseline = verdict.profile.speedup.get(name), verdict.profile.baselines.get(name)
     if gain is None or baseline is None or baseline.device_us is None:
         return ""
+    aim = min(baseline.device_us * 0.95 * 0.97, verdict.profile.device_us)
     return (
         f"For reward {verdict.reward + 1} the interval against {name} must lie above {1 / 0.95:.3f}x as a whole; "
-        f"it begins at {gain.low:.3f}x. Aim below {microseconds(baseline.device_us * 0.95 * 0.97)}."
+        f"it begins at {gain.low:.3f}x. Aim below {microseconds(aim)}."
     )
 
 
@@ -102,6 +124,10 @@ def original_text(profile: Mapping[str, Any]) -> str:
     lines = [_device(profile["environment"])]
     lines += ["signature:", *_first(2 * _LINES, [f"  {line}" for line in profile["signature"]])]
     lines.append(f"precision class: {profile['precision']}")
+    if unsure := [note for note in profile["notes"] if _NO_TRUST in note]:
+        lines.append(
+            f"THE TIMES BELOW ARE UNRELIABLE; Check times the baselines anew beside the candidate: {unsure[0]}"
+        )
     lines.append("operators by time in one forward:")
     operators = [f"  {o['us']:9.1f} us {o['share']:6.1%} {o['calls']:4d} x {o['name']}" for o in profile["operators"]]
     lines += _first(_OPERATORS, operators)
@@ -121,7 +147,10 @@ def original_text(profile: Mapping[str, Any]) -> str:
 
 def _device(environment: Mapping[str, Any]) -> str:
     facts = (environment.get("cpu"), environment.get("sm"), f"torch {environment.get('torch', 'unknown')}")
-    return f"device: {environment.get('device', 'unknown')} ({', '.join(filter(None, facts))})"
+    device = environment.get("device", "unknown")
+    threads = environment.get("threads") if device == "cpu" else None
+    judged = f"; the judge calls candidate and baselines with {threads} threads" if threads else ""
+    return f"device: {device} ({', '.join(filter(None, facts))}){judged}"
 
 
 def microseconds(value: float) -> str:

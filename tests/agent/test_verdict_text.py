@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from agent.verdict_text import original_text, verdict_text
 from sandbox.original import OperatorTime, OriginalProfile
 from sandbox.verdict import (
@@ -13,6 +15,7 @@ from sandbox.verdict import (
     Finding,
     GuardReport,
     KernelResources,
+    Speedup,
     VerifyCase,
     VerifyReport,
 )
@@ -51,7 +54,10 @@ def test_findings_failing_cases_and_resources_are_shown():
 
 def test_times_come_with_intervals_baselines_and_the_distance_to_a_copy():
     text = verdict_text(make_verdict(), 1)
-    assert "10 us on the device, 12 us latency" in text
+    assert "profile: 10 us a call\n" in text
+    gpu = verdict_text(replace(make_verdict(), environment={"device": "A GPU"}), 1)
+    assert "10 us on the device, 12 us latency" in gpu
+    assert "a placement is a new process with new buffers" in text
     assert "against eager at 20 us: 2.000x [1.900, 2.100]" in text
     assert "against compile (default) at 15 us: 1.500x" in text
     assert "you are at 2.00 times that" in text
@@ -68,6 +74,31 @@ def test_the_next_reward_is_named_with_the_time_to_aim_at():
     assert "For reward 2 the interval against eager must lie above 1.053x" in verdict_text(make_verdict(reward=1), 1)
     assert "For reward 3 the interval against compile" in verdict_text(make_verdict(reward=2), 1)
     assert "For reward" not in verdict_text(make_verdict(reward=3), 1)
+
+
+def test_no_aim_is_slower_than_where_it_stands():
+    close = replace(make_verdict().profile, speedup={"eager": Speedup(1.0, 0.9, 1.1)})
+    assert "Aim below 10 us." in verdict_text(replace(make_verdict(reward=1), profile=close), 1)
+
+
+@pytest.mark.parametrize(
+    ("tier", "said"),
+    [("quick", "Check again, or with tier full, which draws more placements."), ("full", "Check again.")],
+)
+def test_an_interval_too_wide_asks_for_another_measurement_and_not_for_a_faster_kernel(tier, said):
+    wide = {"eager": Speedup(2.51, 0.001, 1272.34), "compile": Speedup(1.5, 1.4, 1.6)}
+    verdict = make_verdict(reward=1, tier=tier)
+    text = verdict_text(replace(verdict, profile=replace(verdict.profile, speedup=wide)), 1)
+    assert text.endswith(f"The interval against eager is too wide, not the kernel too slow: {said}")
+    assert "Aim below" not in text
+
+
+def test_a_disturbed_verdict_says_whose_fault_it_is_not_and_what_to_do():
+    verdict = make_verdict(reward=None)
+    disturbed = replace(verdict.profile, disturbed="other programs kept the CPU busy: they ran 5 ms")
+    text = verdict_text(replace(verdict, profile=disturbed), 1)
+    assert "not the kernel's fault; the times below cannot be trusted: other programs kept the CPU busy" in text
+    assert text.endswith("Check again.")
 
 
 def test_the_worst_verdict_stays_under_sixty_lines_and_its_lines_short():
@@ -117,3 +148,13 @@ def test_the_original_is_told_with_operators_baselines_floor_and_dependencies():
         "note: short",
     ):
         assert part in text
+    assert "UNRELIABLE" not in text
+    assert "threads" not in text
+    noisy = replace(
+        profile,
+        environment={"device": "cpu", "cpu": "A CPU", "threads": 2},
+        notes=("the times are not to be trusted: other programs kept the CPU busy",),
+    )
+    text = original_text(noisy.to_json())
+    assert "calls candidate and baselines with 2 threads" in text
+    assert text.index("UNRELIABLE") < text.index("operators by time")
