@@ -19,22 +19,33 @@ _DESCRIPTION = (
 _PARAMETERS: dict[str, Any] = {
     "tier": {"type": "string", "enum": ["quick", "full"], "description": "quick if left out."},
     "note": {"type": "string", "description": "What was changed, and the gain you expect from it."},
+    "remeasure": {"type": "boolean", "description": "Judge again even if these very files were judged. Default false."},
 }
+_KNOWN = (
+    "These very files were judged with tier {tier} already; nothing was measured again. For fresh times use remeasure: true"
+    ", or the other tier.\n"
+)
+_UNTOUCHED = (
+    "There is nothing to judge: {file} still is the original, and there are no kernels. Write a kernel and call it there "
+    "first; Profile has the original's own times."
+)
 
 
 def check_tool(judging: Judging, workspace: Workspace, stream: Stream) -> Tool:
-    """Return the tool. Each use is an attempt, unless these very files were judged at this tier already.
+    """Return the tool. Each use is an attempt, unless these very files were judged at this tier already, or are the original.
 
     Its answer is ``ok`` when the candidate is correct.
     """
 
-    async def check(tier: Tier = "quick", note: str = "") -> ToolResult:
+    async def check(tier: Tier = "quick", note: str = "", remeasure: bool = False) -> ToolResult:
         try:
             files = workspace.files()
             hashes = {path: stream.blob(content) for path, content in files.items()}
-            if known := stream.state.judgement(hashes, tier):
-                text = "These very files were judged already; nothing was measured again.\n"
-                return ToolResult(known.verdict.correct, text + verdict_text(known.verdict, known.attempt))
+            if hashes == stream.state.original_files:
+                raise ToolProblem(_UNTOUCHED.format(file=workspace.spec.candidate_file))
+            if not remeasure and (known := stream.state.judgement(hashes, tier)):
+                text = _KNOWN.format(tier=tier) + verdict_text(known.verdict, known.attempt)
+                return ToolResult(known.verdict.correct, text)
             judged = await judging.attempt(files, tier, stream.state.running_call)
         except TaskError:
             raise

@@ -118,7 +118,7 @@ def test_the_session_finds_a_correct_candidate_after_a_compile_error(recorded):
     results = {m["tool_call_id"]: m["content"] for m in requests[2]["messages"] if m["role"] == "tool"}
     assert "shifted.cpp:13" in results["call_2_Check"] or "shifted.cpp:14" in results["call_2_Check"]
     again = requests[3]["messages"][-1]["content"]
-    assert again.startswith("These very files were judged already")
+    assert again.startswith("These very files were judged with tier quick already")
     profile = next(m["content"] for m in requests[1]["messages"] if m.get("tool_call_id") == "call_0_Profile")
     assert "x: float32 [32, 256] contiguous" in profile
 
