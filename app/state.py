@@ -38,6 +38,11 @@ class Judged:
     verdict: Verdict
     time: float
 
+    @property
+    def timed(self) -> bool:
+        """Whether there are times at all: a disturbed profile has none."""
+        return self.verdict.profile is not None and self.verdict.profile.device_us > 0
+
     def speedup(self, baseline: str = "eager") -> float | None:
         """How much faster than a baseline it was measured to be, or None."""
         profile = self.verdict.profile
@@ -140,8 +145,18 @@ class SessionState:
         return earlier[-1].files if earlier else self.files
 
     def best(self) -> Judged | None:
-        """Return the best correct attempt: by reward, then by its speedup against eager; of equal ones the first."""
-        correct = [judged for judged in self.attempts if judged.verdict.correct]
+        """Return the best correct attempt: the one the ended run named, else by reward and speedup against eager.
+
+        Where the same files were judged more than once, the last full verdict counts, else the last; as for the engine.
+        """
+        if self.end is not None and self.end.best_attempt is not None:
+            return self.attempt(self.end.best_attempt)
+        latest: dict[frozenset[tuple[str, str]], Judged] = {}
+        for judged in self.attempts:
+            files = frozenset(judged.files.items())
+            if judged.verdict.tier == "full" or files not in latest or latest[files].verdict.tier == "quick":
+                latest[files] = judged
+        correct = [judged for judged in latest.values() if judged.verdict.correct]
         return max(correct, key=lambda judged: (judged.verdict.reward or 0, judged.speedup() or 0.0), default=None)
 
     def running_call(self) -> str:

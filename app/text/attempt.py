@@ -25,8 +25,9 @@ def outcome(judged: Judged) -> Content:
     failed = failed_part(verdict)
     if failed and failed != "profile":
         return Content.assemble(number, (f"{BAD} {failed} ", "$text-error"), (clean(verdict.reason), "$muted"))
-    if verdict.profile is None:
-        return Content.assemble(number, (clean(verdict.reason), "$muted"))
+    if verdict.profile is None or not judged.timed:
+        head = (f"{GOOD} correct, not timed  ", "$text-warning") if verdict.correct else ""
+        return Content.assemble(number, head, (clean(verdict.reason), "$muted"))
     speeds = [f"{measured.ratio:.2f}× {name}" for name, measured in verdict.profile.speedup.items()]
     reward, style = reward_text(verdict)
     return Content.assemble(
@@ -58,7 +59,7 @@ def table_row(judged: Judged, width: int, *, best: bool) -> Row:
         ("★" if best else " ", "$accent"),
         (f"{judged.number:>2}  ", "bold"),
         *signs,
-        f"{profile.device_us:>9.1f}" if profile else " " * 9,
+        f"{profile.device_us:>9.1f}" if profile and judged.timed else f"{'–' if profile else '':>9}",
         *_speed(judged, "eager", 8, interval=fit.eager),
         *_speed(judged, "compile", 10, interval=fit.compile),
         (f"{reward:>7}", style),

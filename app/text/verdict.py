@@ -53,7 +53,9 @@ def _times(profile: ProfileReport | None, width: int) -> Iterator[Row]:
         return
     yield row("")
     if profile.disturbed:
-        yield from wrapped(Content.styled(f"disturbed: {clean(profile.disturbed)}", "$text-warning"), width)
+        yield from wrapped(Content.styled(f"! disturbed: {clean(profile.disturbed)}", "$text-warning"), width)
+    if profile.device_us <= 0:
+        return
     scale = _Scale(profile, width)
     yield scale.time("candidate", profile.device_us, "$bar-own", bold=True)
     for name, baseline in profile.baselines.items():

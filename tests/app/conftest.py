@@ -1,7 +1,7 @@
 import asyncio
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,16 +18,22 @@ LOOKED_AT = sessions.START + 300
 
 
 @pytest.fixture(autouse=True)
-def fixed_surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def fixed_surroundings(tmp_path: Path) -> Iterator[None]:
     """A terminal with all colours, five minutes after the recorded session, in a home of the test's own."""
-    for name in ("NO_COLOR", "COLORFGBG", "WT_SESSION", "VISUAL", "EDITOR"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("TERM", "xterm-256color")
-    monkeypatch.setenv("COLORTERM", "truecolor")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("TZ", "UTC")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("NO_COLOR", "COLORFGBG", "WT_SESSION", "VISUAL", "EDITOR"):
+            patch.delenv(name, raising=False)
+        for name, value in {
+            "TERM": "xterm-256color",
+            "COLORTERM": "truecolor",
+            "HOME": str(tmp_path),
+            "TZ": "UTC",
+        }.items():
+            patch.setenv(name, value)
+        time.tzset()
+        patch.setattr("app.clock.time", SimpleNamespace(time=lambda: LOOKED_AT))
+        yield
     time.tzset()
-    monkeypatch.setattr("app.clock.time", SimpleNamespace(time=lambda: LOOKED_AT))
 
 
 def controller(folder: Path, *options: str) -> SessionController:

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -178,3 +179,15 @@ def test_arguments_that_do_not_parse_are_kept_as_text() -> None:
     fold(state, turn, n=1)
     assert isinstance(state.blocks[0], Call)
     assert state.blocks[0].arguments == {"_raw": '{"command": "l'}
+
+
+def test_the_best_is_what_the_ended_run_named_else_the_last_verdict_of_the_fastest(story: Path) -> None:
+    state = folded(story)
+    assert state.end is not None
+    state.end = events.RunEnded(reason=events.EndReason.FINISHED, best_attempt=3)
+    assert state.best() is state.attempts[2]
+    state.end = None
+    assert state.best() is state.attempts[3]
+    again = replace(state.attempts[3], number=5)
+    state.attempts.append(again)
+    assert state.best() is again

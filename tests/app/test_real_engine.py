@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from pathlib import Path
 
 import psutil
@@ -25,8 +26,7 @@ LONG = 240.0
 
 @pytest.fixture(autouse=True)
 def real_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.undo()
-    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setattr("app.clock.time", time)
 
 
 def begin(tmp_path: Path, recording: Path, spec: TaskSpec) -> WarpsmithApp:

@@ -277,3 +277,16 @@ def test_the_activity_follows_the_state(state: SessionState) -> None:
 
 def test_without_a_problem_nothing_is_shown() -> None:
     assert problem_rows(SessionState(), 80) == []
+
+
+def test_a_disturbed_attempt_without_times_shows_none(state: SessionState) -> None:
+    profile = state.attempts[3].verdict.profile
+    assert profile is not None
+    nothing = replace(profile, device_us=0.0, speedup={}, samples={}, disturbed="other programs kept the CPU busy")
+    verdict = replace(state.attempts[3].verdict, profile=nothing, reward=None, reason="The environment is at fault.")
+    judged = replace(state.attempts[3], verdict=verdict)
+    assert outcome(judged).plain == "#4 ✓ correct, not timed  The environment is at fault."
+    assert "0.0" not in table_row(judged, 100, best=False).content.plain
+    shown = plain(verdict_rows(judged, 80))
+    assert "! disturbed: other programs kept the CPU busy" in shown
+    assert "µs" not in shown
