@@ -23,6 +23,8 @@ _cuda: Any = torch.cuda
 
 _CPU_FLUSH_BYTES = 32 * 1024 * 1024
 _CYCLES_PER_US = 2_000.0
+_LEAST_FILL_CYCLES = 100_000
+_MOST_FILL_CYCLES = 40_000_000
 _WARM_UP_CALLS = 3
 _HOST_CALLS = 5
 
@@ -196,19 +198,31 @@ class CudaStopwatch(Stopwatch):
         times = []
         cycles = int(fill_us * _CYCLES_PER_US)
         for number, turn in enumerate(turns):
-            args, kwargs = arena.fill(turn)
-            if cold:
-                self._flush.zero_()
-            _cuda._sleep(cycles)
-            self._start.record()
-            output = call(*args, **kwargs)
-            self._end.record()
-            self._end.synchronize()
+            output, ran_dry = self._queue(call, arena, turn, cold, cycles)
+            while ran_dry and cycles < _MOST_FILL_CYCLES:
+                cycles = 2 * cycles + _LEAST_FILL_CYCLES
+                output, ran_dry = self._queue(call, arena, turn, cold, cycles)
             times.append(self._start.elapsed_time(self._end) * 1000)
             if number == keep:
                 kept = output
             del output
         return times, kept
+
+    def _queue(self, call: Call, arena: Arena, turn: Turn, cold: bool, cycles: int) -> Tuple[Any, bool]:
+        """Queue one call behind a wait, and let it end; tell whether the device began it before all of it was queued.
+
+        Then its time holds gaps that come from the host, which is slower at some moments than at others.
+        """
+        args, kwargs = arena.fill(turn)
+        if cold:
+            self._flush.zero_()
+        _cuda._sleep(cycles)
+        self._start.record()
+        output = call(*args, **kwargs)
+        self._end.record()
+        ran_dry = self._start.query()
+        self._end.synchronize()
+        return output, ran_dry
 
     def latency(self, call: Call, arena: Arena, turns: Sequence[Turn]) -> List[float]:
         """See ``Stopwatch``."""
