@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import difflib
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 
 from agent.tools.base import ToolProblem
 
 _CONTEXT = 3
 _MOST_LINES_SHOWN = 60
+_MOST_LINES_COMPARED = 5000
+_LONGEST_LINE_SHOWN = 300
 
 
 @dataclass(frozen=True)
@@ -101,9 +105,39 @@ def _places(text: str, old: str) -> list[int]:
 
 
 def _near(text: str, old: str) -> str:
-    """Say where the first line of what was looked for stands with other white space, if it does."""
-    wanted = next((line.strip() for line in old.splitlines() if line.strip()), "")
-    lines = [number for number, line in enumerate(text.splitlines(), 1) if wanted and line.strip() == wanted]
-    if not lines:
-        return " Read the file again."
-    return f" Its first line stands, perhaps with other white space, at line {', '.join(map(str, lines[:5]))}."
+    """Say where most lines of what was looked for stand, white space aside, and the first that differs there."""
+    lines, wanted = ([line.rstrip("\r") for line in part.split("\n")] for part in (text, old))
+    where: dict[str, list[int]] = defaultdict(list)
+    for number, line in enumerate(lines):
+        if line.strip():
+            where[line.strip()].append(number)
+    starts = Counter(place - number for number, line in enumerate(wanted) for place in where.get(line.strip(), ()))
+    if starts:
+        start = max(starts, key=lambda each: (starts[each], -each))
+        count = sum(1 for line in wanted if line.strip())
+        return f" {starts[start]} of its {count} lines stand at line {start + 1} on.{_first_difference(lines, wanted, start)}"
+    first = next((line for line in wanted if line.strip()), "")
+    close = difflib.get_close_matches(first.strip(), where, 1) if len(where) < _MOST_LINES_COMPARED else []
+    if not close:
+        return " None of its lines stands in the file. Read it again."
+    number = where[close[0]][0]
+    return f" The nearest is line {number + 1}:\n  file:  {_quoted(lines[number])}\n  yours: {_quoted(first)}"
+
+
+def _first_difference(lines: list[str], wanted: list[str], start: int) -> str:
+    """Show the first line of ``wanted`` that ``lines`` do not hold from ``start`` on; the last may be a part of a line."""
+    for number, line in enumerate(wanted):
+        place, last = start + number, number == len(wanted) - 1
+        here = lines[place] if 0 <= place < len(lines) else None
+        fits = here is not None and (
+            here == line or (number == 0 and here.endswith(line)) or (last and here.startswith(line))
+        )
+        if not fits:
+            theirs = "(no such line)" if here is None else _quoted(here)
+            spaces = " (in white space only)" if here is not None and here.split() == line.split() else ""
+            return f" The first that differs is line {place + 1}{spaces}:\n  file:  {theirs}\n  yours: {_quoted(line)}"
+    return ""
+
+
+def _quoted(line: str) -> str:
+    return repr(shown(line) if len(line) <= _LONGEST_LINE_SHOWN else f"{shown(line[:_LONGEST_LINE_SHOWN])}...")

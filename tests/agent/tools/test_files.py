@@ -102,7 +102,10 @@ async def test_edit_says_why_it_did_not(hands: Hands) -> None:
     for change, said in (
         ({"old_string": "int", "new_string": "long"}, "occurs 3 times, at lines 1, 2, 3"),
         ({"old_string": "float", "new_string": "x"}, "not found"),
-        ({"old_string": "\tint c;\n", "new_string": "x"}, "other white space, at line 3"),
+        (
+            {"old_string": "\tint c;\n", "new_string": "x"},
+            "1 of its 1 lines stand at line 3 on. The first that differs is line 3 (in white space only)",
+        ),
         ({"old_string": "", "new_string": "x"}, "empty"),
         ({"old_string": "int a;", "new_string": "int a;"}, "the same"),
     ):
@@ -112,6 +115,24 @@ async def test_edit_says_why_it_did_not(hands: Hands) -> None:
     assert (hands.folder / "a.cu").read_text() == "int a;\nint b;\n    int c;\n"
     await hands.done("Edit", file_path="a.cu", old_string="int", new_string="long", replace_all=True)
     assert (hands.folder / "a.cu").read_text().count("long") == 3
+
+
+async def test_edit_shows_the_first_line_that_differs(hands: Hands) -> None:
+    (hands.folder / "a.cu").write_text("int a;\n\nint b;\n    int c;\nint d;\n")
+
+    async def hint(old: str) -> str:
+        text = await hands.refused("Edit", file_path="a.cu", old_string=old, new_string="x")
+        return text.partition("white space included. ")[2]
+
+    several = await hint("int b;\n    int x;\nint d;\n")
+    assert several == (
+        "2 of its 3 lines stand at line 3 on. The first that differs is line 4:\n"
+        "  file:  '    int c;'\n  yours: '    int x;'"
+    )
+    assert "line 6:\n  file:  ''\n  yours: 'int e;'" in await hint("int d;\nint e;")
+    assert "line 7:\n  file:  (no such line)\n  yours: 'int e;'" in await hint("int d;\n\nint e;")
+    assert await hint("    int cc;") == "The nearest is line 4:\n  file:  '    int c;'\n  yours: '    int cc;'"
+    assert await hint("return 0;") == "None of its lines stands in the file. Read it again."
 
 
 async def test_line_ends_and_foreign_bytes_survive(hands: Hands) -> None:
