@@ -24,6 +24,9 @@ UNUSABLE_LIMIT = 8
 """So do this many in a row whose calls could all not be understood."""
 ANSWER_RESERVE = 8_192
 """Tokens of the context kept free for the answer."""
+EDITING_TOOLS = ("Write", "Edit", "MultiEdit", "NotebookEdit")
+JUDGING_TOOL = "Check"
+"""Not run in an answer in which an edit failed before it: the model did not mean that state to be judged."""
 
 NUDGE_EMPTY = "Your answer was empty. Go on with the task: call a tool, or say that you are done and why."
 NUDGE_CUT = "Your answer was cut off at the output limit. Go on from where it stopped, in smaller steps."
@@ -67,6 +70,7 @@ class Loop:
         self._context_tokens = context_tokens
         self._unusable = 0
         self._nudged = False
+        self._failed_edit = ""
 
     async def run(self) -> Ended:
         """Run to the end; cancelling leaves every call that was begun with a result in the conversation."""
@@ -155,6 +159,7 @@ class Loop:
 
     async def _run_calls(self, calls: Sequence[ToolCall]) -> None:
         """Run read-only calls that stand together at once, and all others one by one, in order."""
+        self._failed_edit = ""
         try:
             for together, group in itertools.groupby(calls, self._is_read_only):
                 if together:
@@ -178,8 +183,13 @@ class Loop:
         started = time.monotonic()
         if call.problem:
             result = ToolResult(ok=False, text=call.problem)
+        elif call.name == JUDGING_TOOL and self._failed_edit:
+            text = f"{call.name} was not run: the {self._failed_edit} before it in this answer failed."
+            result = ToolResult(ok=False, text=text)
         else:
             result = await self._tools[call.name].run(call.arguments)
+        if call.name in EDITING_TOOLS and not result.ok:
+            self._failed_edit = call.name
         self._finish(call.id, call.name, result, time.monotonic() - started)
 
     def close_open_calls(self, text: str) -> None:

@@ -17,6 +17,7 @@ from agent.state import SessionState
 from agent.store import SessionWriter, read_blob, read_events
 from agent.stream import Stream
 from agent.tools import workspace_tools
+from agent.tools.base import FunctionTool
 from sandbox.isolation import best_isolation
 from sandbox.workspace import Workspace
 from tests.agent.support import make_spec, make_verdict
@@ -28,15 +29,16 @@ DONE = Reply(text="There is nothing more to gain.")
 class Bench:
     """A conversation about a real workspace, and a loop over it."""
 
-    def __init__(self, folder, script, *, correct=True, secrets=None, **limits):
+    def __init__(self, folder, script, *, correct=True, secrets=None, judging=(), **limits):
         spec = make_spec(folder)
         self.server = OpenAIServer(script)
         self.workspace = Workspace.create(spec, folder / "session" / "workspace")
         self.stream = Stream(SessionWriter(folder / "session"), os.open(os.devnull, os.O_WRONLY), SessionState())
-        self.tools = workspace_tools(
+        self.hands = workspace_tools(
             self.workspace, best_isolation(), lambda items: self.stream.emit(ev.Todo(items=items))
         )
-        schemas = [{"type": "function", "function": tool.schema} for tool in self.tools]
+        tools = (*self.hands, *judging)
+        schemas = [{"type": "function", "function": tool.schema} for tool in tools]
         system = {"role": "system", "content": "You are tested."}
         self.stream.emit(ev.ConversationStarted(message=system, tools=schemas))
         self.stream.emit(ev.UserMessage(message={"role": "user", "content": "Begin."}))
@@ -44,7 +46,7 @@ class Bench:
             self.stream.emit(ev.Attempt(attempt=1, files={}, verdict=make_verdict().to_json()))
         self.loop = Loop(
             LiteLLMModel("openai/test", self.server.base_url),
-            tuple(self.tools),
+            tools,
             self.stream,
             Redactor(secrets or {}),
             turn_limit=limits.get("turn_limit", 20),
@@ -56,7 +58,7 @@ class Bench:
             return await self.loop.run()
 
     def close(self):
-        self.tools.close()
+        self.hands.close()
         self.stream.writer.close()
 
     def events(self, kind):
@@ -117,6 +119,18 @@ async def test_malformed_and_unknown_calls_are_answered_and_the_loop_goes_on(mak
     assert [event.ok for event in bench.events(ev.ToolFinished)] == [False, False, False]
     assert bench.events(ev.ToolStarted)[0].arguments == {"_raw": '{"file_path": "shif'}
     assert json.loads(bench.server.requests[1]["messages"][2]["tool_calls"][0]["function"]["arguments"]) == {}
+
+
+async def test_nothing_is_judged_after_an_edit_of_the_same_answer_failed(make):
+    edit = Call("Edit", {"file_path": "shifted.py", "old_string": "not there", "new_string": "x"})
+    script = [Reply(calls=[Call("Check"), edit, Call("Check")]), Reply(calls=[Call("Check")]), DONE]
+    bench = make(script, judging=[FunctionTool("Check", "Judges.", {}, lambda: "judged")])
+    await bench.run()
+    assert [bench.results[0], *bench.results[2:]] == [
+        "judged",
+        "Check was not run: the Edit before it in this answer failed.",
+        "judged",
+    ]
 
 
 async def test_retries_are_events_and_the_answer_counts_once(make):
