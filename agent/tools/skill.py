@@ -22,9 +22,10 @@ def skill_tool(skills: Skills) -> Tool:
             known = ", ".join(skill.resources) or "none"
             raise ToolProblem(f"Skill '{name}' has no file '{file}'. It has: {known}.") from error
 
+    example = next((f", such as {skill.resources[-1]}" for skill in skills.all if skill.resources), "")
     parameters: dict[str, Any] = {
         "name": {"type": "string", "enum": [skill.name for skill in skills.all]},
-        "file": {"type": "string", "description": "A file of the skill, such as references/reductions.md."},
+        "file": {"type": "string", "description": f"A file of the skill{example}."},
     }
     description = "Read a skill's instructions, or one of the files it names."
     return FunctionTool("Skill", description, parameters, read, ("name",), read_only=True)

@@ -63,6 +63,7 @@ async def test_the_tool_reads_the_body_and_its_files_and_nothing_else(tmp_path):
     write(tmp_path / "skills", "fuse", GOOD, tiles="about tiles")
     (tmp_path / "skills" / "fuse" / "outside.md").symlink_to("/etc/hostname")
     tool = skill_tool(load_skills([tmp_path / "skills"]))
+    assert tool.schema["parameters"]["properties"]["file"]["description"].endswith("such as references/tiles.md.")
     body = await tool.run({"name": "fuse"})
     assert "# Body" in body.text
     assert "- references/tiles.md" in body.text
