@@ -49,6 +49,11 @@ def opening_message(spec: TaskSpec, source: str, profile: Mapping[str, Any] | No
     return {"role": "user", "content": "\n".join(facts)}
 
 
+def shows_whole(source: str) -> bool:
+    """Tell whether the opening message quotes all of a candidate file with this text."""
+    return len(source) <= _LONGEST_SOURCE
+
+
 _ROLE = (
     "You are an expert in GPU and CPU kernels. You make one PyTorch module faster by writing fused kernels for it, with "
     "the same results. You work in a workspace through tools; a judge outside your reach builds, verifies and times what "
@@ -88,7 +93,9 @@ def _kernels(spec: TaskSpec) -> str:
         f"in order; {binding}\n"
         "- you write no binding; the caller allocates outputs with torch.empty or empty_like; tensors must be contiguous and "
         "of the pointer's dtype; None passes a null pointer; the call returns None and raises on an error code"
-        f"{libraries}"
+        f"{libraries}\n"
+        f"- only Check binds kernels: `{spec.candidate_file}` cannot be imported in Bash. Try a kernel there with "
+        f"{'nvcc (which only compiles: there is no GPU)' if cuda else 'g++'} and a main of its own"
     )
 
 
@@ -135,7 +142,7 @@ def _catalogue(skills: Skills) -> str:
 
 def _quoted(source: str, class_name: str) -> str:
     """Return the source, or of a long one the class with a note on what was left out."""
-    if len(source) <= _LONGEST_SOURCE:
+    if shows_whole(source):
         return source.rstrip()
     node = _class(source, class_name)
     text = (ast.get_source_segment(source, node) if node else source) or source

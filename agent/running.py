@@ -13,7 +13,7 @@ from agent.events import EndReason
 from agent.judging import Judging
 from agent.loop import Ended, Loop
 from agent.model import Model, make_model
-from agent.prompt import opening_message, system_message
+from agent.prompt import opening_message, shows_whole, system_message
 from agent.redact import Redactor
 from agent.session import Session
 from agent.skills import load_skills
@@ -166,9 +166,19 @@ class Running:
             schemas = [{"type": "function", "function": tool.schema} for tool in self._ready_tools()]
             system = system_message(spec, self._skills, self._session.settings.turn_limit)
             self._stream.emit(ev.ConversationStarted(message=system, tools=schemas))
-        source = read_blob(self._session.folder, state.original_files[spec.candidate_file]).decode(errors="replace")
+        source = self._original_source().decode(errors="replace")
         opening = opening_message(spec, self._redact(source), state.original)
         self._stream.emit(ev.UserMessage(message=opening, origin="task"))
+
+    def _original_source(self) -> bytes:
+        return read_blob(self._session.folder, self._stream.state.original_files[self._session.task.candidate_file])
+
+    def _note_what_is_shown(self, hands: WorkspaceTools) -> None:
+        """Let the file tools know that the opening message holds the whole candidate file, where it does."""
+        content = self._original_source()
+        source = content.decode(errors="replace")
+        if shows_whole(source) and self._redact(source).encode() == content:
+            hands.files.saw(self._session.task.candidate_file, content)
 
     def _notice(self, text: str) -> None:
         self._stream.emit(ev.UserMessage(message={"role": "user", "content": text}, origin="notice"))
@@ -189,6 +199,7 @@ class Running:
             self._hands = workspace_tools(
                 self._workspace, isolation, lambda plan: self._stream.emit(ev.Todo(items=plan))
             )
+            self._note_what_is_shown(self._hands)
             own = [profile_tool(self.judging), check_tool(self.judging, self._workspace, self._stream)]
             self._tools = [*self._hands, *own, *([skill_tool(self._skills)] if self._skills.all else [])]
         return self._tools

@@ -29,6 +29,7 @@ class WorkspaceTools:
 
     tools: tuple[Tool, ...]
     shell: Shell
+    files: Files
 
     def __iter__(self) -> Iterator[Tool]:
         return iter(self.tools)
@@ -53,5 +54,7 @@ def workspace_tools(
     """
     shell = Shell(isolation, functools.partial(shell_cell, workspace))
     places = Places(workspace)
-    families = (BashTools(shell), Files(places), Search(places), Notebooks(places))
-    return WorkspaceTools((*(tool for family in families for tool in family.tools()), todo_tool(on_todo)), shell)
+    files = Files(places)
+    families = (BashTools(shell), files, Search(places), Notebooks(places))
+    tools = (*(tool for family in families for tool in family.tools()), todo_tool(on_todo))
+    return WorkspaceTools(tools, shell, files)

@@ -84,12 +84,16 @@ class Files:
             ),
         ]
 
+    def saw(self, path: str, content: bytes) -> None:
+        """Take note that the model has seen the whole of a file elsewhere; ``path`` is relative to the workspace."""
+        self._seen[path] = _digest(content)
+
     def read(self, file_path: str, offset: int = 1, limit: int = DEFAULT_LINES) -> ToolResult:
         """Show numbered lines of a text file."""
         path = self._places.relative(file_path)
         content = self._places.read(path)
         _refuse_binary(path, content)
-        self._remember(path, content)
+        self.saw(path, content)
         lines = shown(decode(content)).split("\n")
         if lines[-1] == "":
             lines.pop()
@@ -146,10 +150,7 @@ class Files:
 
     def _put(self, path: str, content: bytes) -> None:
         self._places.write(path, content)
-        self._remember(path, content)
-
-    def _remember(self, path: str, content: bytes) -> None:
-        self._seen[path] = _digest(content)
+        self.saw(path, content)
 
 
 def _digest(content: bytes) -> str:

@@ -80,6 +80,17 @@ def test_a_whole_run_over_http_is_on_disk_as_it_was_on_the_pipe(tmp_path):
     assert {"Bash", "Read", "Write", "Edit", "Grep", "Glob", "TodoWrite", "Check", "Profile", "Skill"} <= names
 
 
+def test_the_file_that_the_opening_shows_whole_counts_as_read(session):
+    write = ("Write", {"file_path": "shifted.py", "content": "# mine\n"})
+    run = ("Bash", {"command": "echo '# changed' > shifted.py"})
+    for turn, fine in ((make_turn("", write), [True]), (make_turn("", run, write), [True, False])):
+        folder = session(turn, DONE, DONE)
+        with EngineProcess(folder) as engine:
+            engine.send(cmd.Run())
+            engine.wait_for(ev.RunEnded)
+        assert [item.event.ok for item in read_events(folder) if isinstance(item.event, ev.ToolFinished)] == fine
+
+
 def test_a_kill_in_the_middle_of_an_answer_loses_only_the_answer(session):
     folder = session(make_turn("", ("Glob", {"pattern": "*"})), DONE, DONE, replay_delay=5.0)
     with EngineProcess(folder) as engine:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent.prompt import opening_message, system_message
+from agent.prompt import opening_message, shows_whole, system_message
 from agent.skills import load_skills
 from tests.agent.support import MODULE, make_spec
 
@@ -18,6 +18,8 @@ def test_the_system_message_fits_the_device(tmp_path):
     assert "kernels/NAME.cu" in cuda
     assert "float eps, cudaStream_t stream)" in cuda
     assert "from shifted_kernels import NAME" in cpu
+    assert "`shifted.py` cannot be imported in Bash. Try a kernel there with g++ and a main of its own" in cpu
+    assert "Try a kernel there with nvcc" in cuda
     assert "You have 150 answers" in cpu
 
 
@@ -61,6 +63,8 @@ def test_of_a_long_file_only_the_class_is_quoted(tmp_path):
     assert "class Shifted(nn.Module)" in text
     assert "padding" not in text
     assert "Read the file for the rest" in text
+    assert not shows_whole(long)
+    assert shows_whole(MODULE)
 
 
 @pytest.mark.parametrize("training", [True, False])
