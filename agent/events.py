@@ -100,11 +100,16 @@ class RunStarted(Event):
 
 @_event("run_ended")
 class RunEnded(Event):
-    """The loop stopped, for the named reason; ``best_attempt`` is the fastest correct one so far, or null."""
+    """The loop stopped, for the named reason; ``best_attempt`` is the fastest correct one so far, or null.
+
+    ``best_reward`` is its reward, and ``best_speedup`` its ``profile.speedup``: by baseline, ``ratio``, ``low``, ``high``.
+    """
 
     reason: EndReason
     detail: str = ""
     best_attempt: int | None = None
+    best_reward: int | None = None
+    best_speedup: dict[str, dict[str, float]] | None = None
 
 
 # --- conversation --------------------------------------------------------------------------------------------------

@@ -16,9 +16,10 @@ from typing import Literal
 from agent import commands as cmd
 from agent import events as ev
 from agent.events import EndReason
+from agent.outcome import best_line, next_line
 from agent.session import create_session, engine_command
 from agent.settings import Settings
-from agent.state import Judged, SessionState
+from agent.state import SessionState
 from agent.store import read_events
 from sandbox.errors import ExitCode
 from sandbox.task import TaskSpec
@@ -77,12 +78,9 @@ def resume(folder: Path, *, json: bool = False, land: LandPolicy = "never") -> E
 def summary(state: SessionState, ended: ev.RunEnded, folder: Path) -> str:
     """Return the result of a run in a few lines."""
     lines = [f"ended: {ended.reason}{f' ({ended.detail})' if ended.detail else ''}"]
-    if state.best is None:
-        lines.append(f"no correct candidate in {len(state.judged)} attempts")
-    else:
-        lines.append(f"best: attempt {state.best.attempt} of {len(state.judged)}: {_outcome(state.best)}")
+    lines.append(best_line(state))
     lines += [f"landed: {entry['path']}" for n in state.landings_standing for entry in state.landings[n].files]
-    lines.append(f"session: {folder}")
+    lines += [f"session: {folder}", next_line(state, folder)]
     return "\n".join(lines) + "\n"
 
 
@@ -199,13 +197,3 @@ def _status(status: int, interrupted: bool) -> ExitCode:
     if interrupted or status == 0:
         return ExitCode.INTERRUPTED
     return ExitCode(status) if status in set(ExitCode) else ExitCode.INTERNAL
-
-
-def _outcome(best: Judged) -> str:
-    profile, reward = best.verdict.profile, best.verdict.reward
-    if profile is None:
-        return f"reward {reward}, not timed"
-    gains = ", ".join(
-        f"{gain.ratio:.2f}x {name} [{gain.low:.2f}, {gain.high:.2f}]" for name, gain in profile.speedup.items()
-    )
-    return f"reward {reward}, {gains} ({best.verdict.tier})"

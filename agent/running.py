@@ -7,6 +7,7 @@ import contextlib
 import os
 import traceback
 from collections.abc import Sequence
+from dataclasses import asdict
 
 from agent import events as ev
 from agent.events import EndReason
@@ -108,9 +109,20 @@ class Running:
         except Exception as error:  # noqa: BLE001 - the boundary of the run: whatever it is, it ends with a reason
             traceback.print_exc()
             ended = Ended(EndReason.INTERNAL_ERROR, f"{type(error).__name__}: {error}")
+        self._stream.emit_anyway(self._ending(ended))
+
+    def _ending(self, ended: Ended) -> ev.RunEnded:
         best = self._stream.state.best
-        attempt = best.attempt if best else None
-        self._stream.emit_anyway(ev.RunEnded(reason=ended.reason, detail=ended.detail, best_attempt=attempt))
+        if best is None:
+            return ev.RunEnded(reason=ended.reason, detail=ended.detail)
+        profile = best.verdict.profile
+        return ev.RunEnded(
+            reason=ended.reason,
+            detail=ended.detail,
+            best_attempt=best.attempt,
+            best_reward=best.verdict.reward,
+            best_speedup={name: asdict(gain) for name, gain in profile.speedup.items()} if profile else None,
+        )
 
     async def _to_the_end(self) -> Ended:
         model = self._ready_model()

@@ -24,9 +24,12 @@ from typing import Any
 
 from agent.events import FORMAT
 from agent.settings import Settings
+from agent.state import Judged, SessionState
 from agent.store import EVENTS, LOCK, write_atomically
 from sandbox.errors import EnvironmentFault, UsageError
+from sandbox.reward import FAILED
 from sandbox.task import TaskSpec
+from sandbox.verdict import Verdict
 
 SESSION_FILE = "session.json"
 
@@ -57,8 +60,8 @@ class SessionSummary:
 
     Attributes:
         attempts: How many states were judged.
-        best_speedup: Highest measured ratio to eager of a correct attempt, or null.
-        best_reward: Highest reward, or null when nothing could be judged.
+        best_speedup: Ratio to eager of the best attempt (``SessionState.best``), or null.
+        best_reward: Its reward; without a correct attempt -1, or null when nothing could be judged.
         outcome: Why the last run ended (``EndReason``), ``stopped`` when it was cut off, ``new`` when none began.
         landed: Landings that stand.
         cost_usd: What the model's answers cost, where the provider says so.
@@ -175,15 +178,13 @@ def summarise(folder: Path) -> SessionSummary:
         UsageError: The folder holds no session.
     """
     session = open_session(folder)
-    attempts, reward, speedup, cost = 0, None, None, None
+    state, cost = SessionState(), None
     outcome, landings = "new", set()
     for kind, data in _lines_of(
         folder / EVENTS, ("attempt", "model_turn", "run_started", "run_ended", "landed", "undone")
     ):
         if kind == "attempt":
-            attempts += 1
-            reward = _larger(reward, data["verdict"].get("reward"))
-            speedup = _larger(speedup, _speedup(data["verdict"]))
+            state.judged.append(Judged(data["attempt"], data["files"], Verdict.from_json(data["verdict"])))
         elif kind == "model_turn" and data.get("cost_usd") is not None:
             cost = (cost or 0.0) + data["cost_usd"]
         elif kind == "run_started":
@@ -194,6 +195,7 @@ def summarise(folder: Path) -> SessionSummary:
             landings.add(data["landing"])
         elif kind == "undone":
             landings.discard(data["landing"])
+    reward, speedup = _best(state)
     return SessionSummary(
         folder=folder,
         id=session.id,
@@ -202,7 +204,7 @@ def summarise(folder: Path) -> SessionSummary:
         changed=_changed(session),
         model=session.settings.model,
         device=session.device,
-        attempts=attempts,
+        attempts=len(state.judged),
         best_speedup=speedup,
         best_reward=reward,
         outcome=outcome,
@@ -295,14 +297,11 @@ def _changed(session: Session) -> float:
     return events.stat().st_mtime if events.exists() else session.created
 
 
-def _larger(one: Any, other: Any) -> Any:
-    return other if one is None or (other is not None and other > one) else one
-
-
-def _speedup(verdict: dict[str, Any]) -> float | None:
-    """The ratio to eager of a correct verdict."""
-    parts = (verdict.get("build"), verdict.get("guard"), verdict.get("verify"))
-    if not all(part and part["ok"] for part in parts) or not verdict.get("profile"):
-        return None
-    eager = verdict["profile"]["speedup"].get("eager")
-    return eager["ratio"] if eager else None
+def _best(state: SessionState) -> tuple[int | None, float | None]:
+    """Return the best attempt's reward and ratio to eager."""
+    if state.best is None:
+        judged = any(attempt.verdict.reward is not None for attempt in state.judged)
+        return (FAILED if judged else None), None
+    verdict = state.best.verdict
+    eager = verdict.profile.speedup.get("eager") if verdict.profile else None
+    return verdict.reward, eager.ratio if eager else None

@@ -17,7 +17,9 @@ import time
 from pathlib import Path
 
 from agent import events as ev
-from agent.session import SessionSummary, find_session, list_sessions, prune, summarise
+from agent.outcome import best_line, next_line
+from agent.session import SessionSummary, find_session, list_sessions, open_session, prune, summarise
+from agent.state import SessionState
 from agent.store import read_events
 from app.commands.options import settings_from
 from app.report import mark
@@ -74,9 +76,12 @@ def show(options: argparse.Namespace) -> ExitCode:
         return ExitCode.OK
     print(_row(summarise(folder)))
     print(f"folder    {folder}")
+    state, module = SessionState(), str(open_session(folder).task.path)
     for event in stored:
-        if text := _line(event.event):
+        state.apply(event.event)
+        if text := _line(event.event, module):
             print(f"{time.strftime('%H:%M:%S', time.localtime(event.time))}  {text}")
+    print(f"{best_line(state)}\n{next_line(state, folder)}")
     return ExitCode.OK
 
 
@@ -122,8 +127,13 @@ def _age(seconds: float) -> str:
     return f"{seconds:.0f}s"
 
 
-def _line(event: ev.Event) -> str:
-    """Return what a reader of the log should see of an event; empty for the ones that only machines need."""
+def _line(event: ev.Event, module: str) -> str:
+    """Return what a reader of the log should see of an event; empty for the ones that only machines need.
+
+    Args:
+        event: The event.
+        module: The developer's file, which a landing names before how many others it wrote.
+    """
     match event:
         case ev.Attempt(attempt=number, verdict=data):
             verdict = Verdict.from_json(data)
@@ -139,7 +149,7 @@ def _line(event: ev.Event) -> str:
         case ev.Steered(text=text):
             return f"you: {text}"
         case ev.Landed(landing=landing, files=files):
-            return f"landing {landing}: {', '.join(str(file['path']) for file in files)}"
+            return f"landing {landing}: {_written([str(file['path']) for file in files], module)}"
         case ev.Undone(landing=landing):
             return f"landing {landing} undone"
         case ev.RunEnded(reason=reason, detail=detail):
@@ -148,3 +158,10 @@ def _line(event: ev.Event) -> str:
             return f"error: {what}"
         case _:
             return ""
+
+
+def _written(paths: list[str], module: str) -> str:
+    """Return the developer's file, or the first, and how many more were written."""
+    first = module if module in paths else next(iter(paths), "nothing")
+    more = len(paths) - 1
+    return first if more < 1 else f"{first} and {more} more file{'s' if more > 1 else ''}"

@@ -28,6 +28,7 @@ def test_without_a_correct_candidate_it_is_1_and_the_summary_is_on_stdout(tmp_pa
         "ended: finished",
         "no correct candidate in 0 attempts",
         f"session: {find_session(settings.home, 'last')}",
+        f"next: let the agent go on: warpsmith sessions resume {find_session(settings.home, 'last')}",
     ]
     assert "[1] It cannot be made faster." in done.stderr
 
@@ -117,9 +118,12 @@ def test_resuming_counts_what_was_judged_before(tmp_path, capfd):
     writer.append(ev.RunStarted(turn_limit=1))
     writer.close()
     assert resume(folder) == ExitCode.OK
-    assert "best: attempt 1 of 1: reward 3, 2.00x eager [1.90, 2.10]" in capfd.readouterr().out
-    reasons = [item.event.reason for item in read_events(folder) if isinstance(item.event, ev.RunEnded)]
-    assert reasons == [EndReason.INTERRUPTED, EndReason.FINISHED]
+    told = capfd.readouterr().out
+    assert "best: attempt 1 of 1: reward 3, 2.00x eager [1.90, 2.10], 1.50x compile [1.40, 1.60] (full)" in told
+    assert told.endswith(f"next: look at the changes and land them: warpsmith sessions resume {folder}\n")
+    ends = [item.event for item in read_events(folder) if isinstance(item.event, ev.RunEnded)]
+    assert [end.reason for end in ends] == [EndReason.INTERRUPTED, EndReason.FINISHED]
+    assert (ends[-1].best_reward, ends[-1].best_speedup["eager"]["ratio"]) == (3, 2.0)
 
 
 def test_narration_says_what_matters_and_nothing_else():

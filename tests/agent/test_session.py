@@ -23,7 +23,7 @@ def write(folder, *events):
 
 
 def attempt(number, **verdict):
-    return ev.Attempt(attempt=number, files={}, verdict=make_verdict(**verdict).to_json())
+    return ev.Attempt(attempt=number, files={"a.py": str(number)}, verdict=make_verdict(**verdict).to_json())
 
 
 def turn(number, cost):
@@ -78,7 +78,7 @@ def test_the_list_tells_model_attempts_best_outcome_and_cost(tmp_path):
         attempt(1, ok=False),
         attempt(2, ratio=1.5, reward=2),
         turn(2, 0.5),
-        attempt(3, ratio=1.2, reward=1),
+        attempt(3, ratio=9.9, reward=1),
         ev.RunEnded(reason=ev.EndReason.FINISHED),
         ev.Landed(landing=1, attempt=2, files=[], partial=False, verdict={}),
         ev.Landed(landing=2, attempt=2, files=[], partial=False, verdict={}),
@@ -89,6 +89,19 @@ def test_the_list_tells_model_attempts_best_outcome_and_cost(tmp_path):
     assert (summary.outcome, summary.cost_usd, summary.landed) == ("finished", 0.75, 1)
     write(folder, started)
     assert list_sessions(settings.home)[0].outcome == "stopped"
+
+
+def test_the_best_is_one_attempt_and_its_full_verdict_counts_before_a_quick_one(tmp_path):
+    settings = make_settings(tmp_path)
+    folder = create_session(make_spec(tmp_path), settings, settings.home)
+    quick = ev.Attempt(attempt=1, files={}, verdict=make_verdict(ratio=5.0).to_json())
+    full = ev.Attempt(attempt=2, files={}, verdict=make_verdict(ratio=1.5, reward=2, tier="full").to_json())
+    write(folder, quick, full)
+    summary = list_sessions(settings.home)[0]
+    assert (summary.best_speedup, summary.best_reward) == (1.5, 2)
+    failed = create_session(make_spec(tmp_path), settings, settings.home)
+    write(failed, attempt(1, ok=False))
+    assert {(s.best_speedup, s.best_reward) for s in list_sessions(settings.home)} == {(1.5, 2), (None, -1)}
 
 
 def test_a_new_session_is_new_and_a_broken_folder_is_passed_over(tmp_path):

@@ -1,0 +1,37 @@
+"""What a session came to, in the words that end a run on the terminal and the listing of a session."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from agent.session import open_session
+from agent.settings import Settings
+from agent.state import Judged, SessionState
+
+
+def best_line(state: SessionState) -> str:
+    """Return the best attempt with its reward and its ratios, or that there is none."""
+    if state.best is None:
+        return f"no correct candidate in {len(state.judged)} attempts"
+    return f"best: attempt {state.best.attempt} of {len(state.judged)}: {_measured(state.best)}"
+
+
+def next_line(state: SessionState, folder: Path) -> str:
+    """Return what the developer can do now with the session in ``folder``, as a command."""
+    at_home = folder.parent.parent == Settings.home
+    command = f"warpsmith sessions resume {open_session(folder).id if at_home else folder}"
+    if state.landings_standing:
+        return f"next: look at what landed, or undo it: {command}"
+    if state.best is None:
+        return f"next: let the agent go on: {command}"
+    return f"next: look at the changes and land them: {command}"
+
+
+def _measured(best: Judged) -> str:
+    profile, reward = best.verdict.profile, best.verdict.reward
+    if profile is None:
+        return f"reward {reward}, not timed"
+    shown = (name for name in ("eager", "compile", "best") if name in profile.speedup)
+    gains = ((name, profile.speedup[name]) for name in shown)
+    told = ", ".join(f"{gain.ratio:.2f}x {name} [{gain.low:.2f}, {gain.high:.2f}]" for name, gain in gains)
+    return f"reward {reward}, {told} ({best.verdict.tier})"

@@ -1,0 +1,48 @@
+"""``warpsmith sessions`` as it prints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agent import events as ev
+from agent.session import create_session, open_session
+from agent.store import SessionWriter
+from app.cli import main
+from tests.agent.support import make_settings, make_spec, make_verdict
+
+
+def session(tmp_path: Path, *, landed: bool) -> Path:
+    settings, spec = make_settings(tmp_path), make_spec(tmp_path)
+    folder = create_session(spec, settings, settings.home)
+    writer = SessionWriter(folder)
+    for number, (tier, ratio) in enumerate((("quick", 5.0), ("full", 2.0)), 1):
+        verdict = make_verdict(tier=tier, ratio=ratio).to_json()
+        writer.append(ev.Attempt(attempt=number, files={"shifted.py": "one"}, verdict=verdict))
+    if landed:
+        names = ("shifted_kernels/a.cpp", "shifted.py", "shifted_kernels/__init__.py")
+        files = [{"path": str(spec.root / name)} for name in names]
+        writer.append(ev.Landed(landing=1, attempt=2, files=files, partial=False, verdict={}))
+    writer.close()
+    return folder
+
+
+def test_show_ends_with_the_best_attempt_and_how_to_land_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = session(tmp_path, landed=False)
+    home = str(tmp_path / "home")
+    assert main(["sessions", "show", "last", "--home", home]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-2:] == [
+        "best: attempt 2 of 2: reward 3, 2.00x eager [1.90, 2.10], 1.50x compile [1.40, 1.60] (full)",
+        f"next: look at the changes and land them: warpsmith sessions resume {folder}",
+    ]
+    assert "2.00×" in lines[0]
+
+
+def test_a_landing_is_named_by_the_developers_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = session(tmp_path, landed=True)
+    assert main(["sessions", "show", open_session(folder).id, "--home", str(tmp_path / "home")]) == 0
+    out = capsys.readouterr().out
+    assert f"landing 1: {tmp_path / 'project' / 'shifted.py'} and 2 more files\n" in out
+    assert "next: look at what landed, or undo it" in out
