@@ -31,7 +31,7 @@ from agent.session import Session, open_session
 from agent.state import SessionState
 from agent.store import SessionWriter, encode, read_events
 from agent.stream import Stream
-from sandbox.errors import EnvironmentFault, ExitCode, InternalError, LandingRefused, WarpsmithError
+from sandbox.errors import EnvironmentFault, ExitCode, InternalError, LandingRefused, WarpsmithError, machine_fault
 from sandbox.workspace import Workspace
 
 
@@ -163,8 +163,7 @@ class Engine:
         except WarpsmithError as error:
             self._complain(LandingRefused(error.what, where=error.where, next_step=error.next_step))
         except Exception as error:  # noqa: BLE001 - the boundary of a task nobody awaits
-            traceback.print_exc()
-            self._complain(InternalError(f"The landing failed: {error!r}."))
+            self._complain(_understood(error, "The landing failed"))
 
     def _complain(self, error: WarpsmithError) -> None:
         record = ev.LandingRefusedEvent if isinstance(error, LandingRefused) else ev.ErrorEvent
@@ -185,17 +184,29 @@ def main() -> ExitCode:
         session, stream = open_stream(folder, output)
         asyncio.run(_serve(session, stream, source))
     except WarpsmithError as error:
-        sys.stderr.write(f"{error}\n")
-        os.write(
-            output, encode(ev.to_json(ev.ErrorEvent(what=error.what, where=error.where, next_step=error.next_step)))
-        )
-        return error.exit_code
+        return _give_up(error, output)
     except Exception as error:  # noqa: BLE001 - the boundary of the process
-        traceback.print_exc()
-        os.write(output, encode(ev.to_json(ev.ErrorEvent(what=f"The engine failed: {error!r}."))))
-        return ExitCode.INTERNAL
+        return _give_up(_understood(error, "The engine failed"), output)
     stream.writer.close()
     return ExitCode.OK
+
+
+def _understood(error: Exception, what: str) -> WarpsmithError:
+    """Return an unforeseen error as what it is: a full disk and its like are the machine's, all else is ours."""
+    fault = machine_fault(error) if isinstance(error, OSError) else None
+    if fault is None:
+        traceback.print_exc()
+    return fault or InternalError(f"{what}: {error!r}.")
+
+
+def _give_up(error: WarpsmithError, output: int) -> ExitCode:
+    """Tell whoever started this engine why it ends; on stderr only where nobody listens any more."""
+    event = ev.ErrorEvent(what=error.what, where=error.where, next_step=error.next_step)
+    try:
+        os.write(output, encode(ev.to_json(event)))
+    except OSError:
+        sys.stderr.write(f"{error}\n")
+    return error.exit_code
 
 
 def open_stream(folder: Path, output: int) -> tuple[Session, Stream]:

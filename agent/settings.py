@@ -17,6 +17,7 @@ import platformdirs
 from sandbox.errors import UsageError
 
 PROJECT_FILE = "warpsmith.toml"
+_AT_LEAST = {"turn_limit": 1, "context_tokens": 1, "replay_delay": 0}
 NOT_FROM_A_PROJECT = ("api_base", "home", "cache")
 """A project that is only looked at must not send the developer's key to a server of its own, nor choose where files go."""
 
@@ -115,7 +116,10 @@ def _typed(key: str, value: Any, origin: str) -> Any:
     kind = type(getattr(Settings, key))
     try:
         if issubclass(kind, Path):
-            return Path(value).expanduser()
-        return kind(value)
+            return Path(value).expanduser().absolute()
+        converted = kind(value)
     except (TypeError, ValueError) as error:
         raise UsageError(f"'{key}' must be a {kind.__name__}, not {value!r}.", where=origin) from error
+    if key in _AT_LEAST and converted < _AT_LEAST[key]:
+        raise UsageError(f"'{key}' must be at least {_AT_LEAST[key]}, not {value!r}.", where=origin)
+    return converted

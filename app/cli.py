@@ -7,12 +7,16 @@ the IDE's first frame waits for nothing it does not draw.
 from __future__ import annotations
 
 import argparse
+import difflib
 import importlib
+import os
+import re
 import sys
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 
-from sandbox.errors import ExitCode, WarpsmithError
+from sandbox.errors import ExitCode, UsageError, WarpsmithError, machine_fault
 
 COMMANDS = {
     "open": "open a module in the IDE and optimise it there",
@@ -36,8 +40,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(describe(error), file=sys.stderr)
         return error.exit_code
     except BrokenPipeError:
+        _forget_stdout()
         return ExitCode.OK
-    except Exception:  # noqa: BLE001 - the one boundary of this process
+    except Exception as error:  # noqa: BLE001 - the one boundary of this process
+        if isinstance(error, OSError) and (fault := machine_fault(error)):
+            print(describe(fault), file=sys.stderr)
+            return fault.exit_code
         traceback.print_exc()
         print(
             "This is a fault of Warpsmith's, not of your code. Please report it with the lines above.", file=sys.stderr
@@ -63,11 +71,32 @@ def _dispatch(arguments: list[str]) -> int:
     if arguments[:1] == ["--version"]:
         print(_version())
         return ExitCode.OK
-    name = arguments.pop(0) if arguments and arguments[0] in COMMANDS else "open"
+    name = _take_command(arguments)
     command = importlib.import_module(f"app.commands.{name}")
     parser = argparse.ArgumentParser(prog=f"warpsmith {name}", description=command.__doc__)
     command.add_options(parser)
     return int(command.main(parser.parse_args(arguments)))
+
+
+def _take_command(arguments: list[str]) -> str:
+    """Take the command off the arguments; a target without one is to be opened.
+
+    Raises:
+        UsageError: The first word is neither a command nor can it be a target.
+    """
+    first = arguments[0] if arguments else ""
+    if first in COMMANDS:
+        return arguments.pop(0)
+    if re.fullmatch(r"[a-z]+", first) and not Path(first).exists():
+        near = difflib.get_close_matches(first, COMMANDS, n=1)
+        meant = f"Did you mean: warpsmith {near[0]}" if near else f"The commands are: {', '.join(COMMANDS)}."
+        raise UsageError(f"'{first}' is no command, and no file or folder.", where="command line", next_step=meant)
+    return "open"
+
+
+def _forget_stdout() -> None:
+    """Let nothing be written any more to a reader that has gone, not even when the interpreter ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _help() -> argparse.ArgumentParser:

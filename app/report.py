@@ -65,8 +65,9 @@ def _verify(verify: VerifyReport | None) -> list[str]:
 def _profile(profile: ProfileReport | None) -> list[str]:
     if profile is None:
         return []
-    times = f"{profile.device_us:.1f} µs device, {profile.latency_us:.1f} µs latency"
-    lines = [f"profile  {mark(not profile.disturbed)} {times}, a plain copy takes {profile.copy_us:.1f} µs"]
+    times = f"{profile.device_us:.1f} µs device, {profile.latency_us:.1f} µs latency, "
+    times += f"a plain copy takes {profile.copy_us:.1f} µs"
+    lines = [f"profile  {mark(not profile.disturbed)} {times if profile.device_us else 'not timed'}"]
     lines += [_against(name, baseline, profile.speedup.get(name)) for name, baseline in profile.baselines.items()]
     disturbed = [f"           disturbed: {profile.disturbed}"] if profile.disturbed else []
     return lines + disturbed + [f"           note: {note}" for note in profile.notes]
@@ -74,7 +75,7 @@ def _profile(profile: ProfileReport | None) -> list[str]:
 
 def _against(name: str, baseline: Baseline, speedup: Speedup | None) -> str:
     if baseline.device_us is None or speedup is None:
-        return f"           against {name}: not timed ({baseline.error})"
+        return f"           against {name}: not timed{f' ({baseline.error})' if baseline.error else ''}"
     mode = f" ({baseline.mode})" if baseline.mode != name else ""
     interval = f"[{speedup.low:.2f}, {speedup.high:.2f}]"
     return f"           {speedup.ratio:.2f}× against {name}{mode} at {baseline.device_us:.1f} µs  {interval}"

@@ -14,6 +14,7 @@ candidate's, nor the other way round: what the candidate does wrong is part of a
 
 from __future__ import annotations
 
+import errno
 from enum import IntEnum
 
 
@@ -65,6 +66,25 @@ class EnvironmentFault(WarpsmithError):
     """This machine lacks something, or is at fault: no compiler, no torch, no GPU, a full disk."""
 
     exit_code = ExitCode.ENVIRONMENT
+
+
+_MACHINE = {
+    errno.ENOSPC: ("The disk is full", "Free some space, or name another folder, and do it again."),
+    errno.EDQUOT: ("The disk quota is used up", "Free some space, or name another folder, and do it again."),
+    errno.EROFS: ("This place can only be read", "Name another folder, with --home, --cache or TMPDIR."),
+    errno.EACCES: ("Access is refused", "Give yourself access, or name another folder with --home or --cache."),
+    errno.EMFILE: ("Too many files are open", "Raise the limit (ulimit -n) and do it again."),
+    errno.ENOMEM: ("Memory is used up", "Free some memory and do it again."),
+    errno.EAGAIN: ("No more processes can be started", "End some, or raise the limit (ulimit -u), and do it again."),
+}
+
+
+def machine_fault(error: OSError) -> EnvironmentFault | None:
+    """Return what an error of the system says about this machine, or None where it may be anybody's fault."""
+    if error.errno not in _MACHINE:
+        return None
+    what, next_step = _MACHINE[error.errno]
+    return EnvironmentFault(f"{what}.", where=str(error.filename or ""), next_step=next_step)
 
 
 class ModelUnavailable(EnvironmentFault):

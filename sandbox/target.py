@@ -86,6 +86,12 @@ def resolve_target(text: str, *, python: str = "", device: str = "cpu", **option
         TaskError: The file does not parse.
         EnvironmentFault: The interpreter does not exist.
     """
+    if not text.partition(":")[0].strip():
+        raise UsageError(
+            "No file or module is named.",
+            where=f"'{text}'",
+            next_step="Name path.py, path.py:Class or package.module:Class.",
+        )
     interpreter = find_interpreter(python)
     name, _, class_name = text.partition(":") if not Path(text).exists() else (text, "", "")
     path = Path(name).resolve() if name.endswith(".py") or Path(name).exists() else _find_dotted(name, interpreter)
@@ -153,7 +159,7 @@ def _parse(path: Path) -> ast.Module:
     except SyntaxError as error:
         raise TaskError(
             f"The file does not parse: {error.msg}.",
-            where=f"{path}:{error.lineno}",
+            where=f"{path}:{error.lineno}" if error.lineno else str(path),
             next_step="Mend the file and open it again.",
         ) from error
     except (OSError, ValueError) as error:

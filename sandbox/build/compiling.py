@@ -6,6 +6,7 @@ Compiling is as untrusted as running: an ``#include`` or an ``.incbin`` reads fi
 from __future__ import annotations
 
 import os
+import re
 import select
 import shlex
 import shutil
@@ -30,6 +31,7 @@ LARGEST_FILE = 64 * 1024**2
 
 _MOST_MEMORY = 8 * 1024**3
 _READ = 1024**2
+_SAID_WHEN_FULL = re.compile("No space left on device|Disk quota exceeded|Bus error")  # ld maps the file that it writes
 _RULES = """\
 rule compile
   command = $run > $out.log 2>&1; status=$$?; c++filt < $out.log > $out.txt; exit $$status
@@ -202,11 +204,24 @@ def _read(path: Path) -> str:
         return ""
 
 
+def _is_unexplained(outcome: Outcome) -> bool:
+    """Whether something failed without a message: on a full disk there is no room for one."""
+    failed = [each.log for each in outcome.compiled.values() if each.data is None] or [outcome.link_log]
+    told = [any(line.strip() and "ld returned" not in line for line in log.splitlines()) for log in failed]
+    return outcome.library is None and not outcome.timed_out and not all(told)
+
+
+def _is_almost_full(folder: Path) -> bool:
+    return shutil.disk_usage(folder).free < LARGEST_FILE
+
+
 def _blame_the_machine(outcome: Outcome, folder: Path, status: int) -> None:
     """Raise what is this machine's fault and not the candidate's."""
     logs = [outcome.link_log, *(each.log for each in outcome.compiled.values())]
     unlocated = [line for log in logs for line in log.splitlines() if not line.startswith("kernels/")]
-    if any("No space left on device" in line for line in unlocated) and shutil.disk_usage(folder).free < LARGEST_FILE:
+    if (_is_unexplained(outcome) or any(_SAID_WHEN_FULL.search(line) for line in unlocated)) and _is_almost_full(
+        folder
+    ):
         raise EnvironmentFault("The disk is full.", where=str(folder), next_step="Free some space and try again.")
     failed = [line for line in unlocated if "cannot execute" in line or line.endswith(": not found")]
     if failed:

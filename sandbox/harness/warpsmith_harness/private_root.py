@@ -119,12 +119,43 @@ def plan(cell: dict[str, Any]) -> tuple[list[tuple[str, str]], list[_Place]]:
         if os.path.exists(real):
             links.update(met if way != "hide" else ())
             ways[real] = way
+    if cell["user"] is not None:
+        _open_up(ways, links, cell["user"])
     places: list[_Place] = []
     for path in sorted(ways, key=lambda each: each.count("/")):
         above = _nearest(path, places)
         if (above.way if above else "hide") != ways[path]:
             places.append(_Place(path, ways[path]))
     return list(links.items()), places
+
+
+def _open_up(ways: dict[str, str], links: dict[str, str], user: int) -> None:
+    """Replace folders that are closed to the cell's user by open ones that show only what may be seen inside.
+
+    Root's home, a temporary folder and a session are closed to everyone else, and the cell's user is somebody else.
+    """
+    shown = {path: way for path, way in ways.items() if way != "hide"}
+    way_there = {folder for path in shown for folder in (path, *_parents(path)) if _is_closed(folder, user)}
+    ways.update(dict.fromkeys(way_there, "hide"))
+    for folder in way_there & set(shown):
+        for entry in os.scandir(folder):
+            if entry.is_symlink():
+                links.setdefault(entry.path, os.readlink(entry.path))
+            else:
+                ways.setdefault(entry.path, shown[folder])
+
+
+def _is_closed(path: str, user: int) -> bool:
+    """Whether a path is a folder that ``user``, who is in no group of others, cannot list and enter."""
+    found = os.stat(path)
+    needed = 0o500 if found.st_uid == user else 0o005
+    return stat.S_ISDIR(found.st_mode) and found.st_mode & needed != needed
+
+
+def _parents(path: str) -> list[str]:
+    """Return the folders above a path, without the root."""
+    parts = path.split("/")
+    return ["/".join(parts[:count]) for count in range(2, len(parts))]
 
 
 def _nearest(path: str, places: list[_Place]) -> _Place | None:
