@@ -16,6 +16,7 @@ from app.text.code import coloured
 from app.text.plain import clean
 from app.text.rows import Row, row, wrapped
 
+CHUNK = 600
 _INLINE = re.compile(r"`([^`\n]+)`|\*\*([^*\n]+)\*\*|__([^_\n]+)__|(?<![\w*])\*([^*\n]+)\*(?![\w*])")
 _INLINE_STYLES = ("$syn-type", "bold", "bold", "italic")
 _LIST = re.compile(r"(\s*)(?:[-*+]|(\d+)[.)])\s+(.*)")
@@ -54,33 +55,42 @@ def pieces(text: str) -> Iterator[str]:
 
 @lru_cache(maxsize=1024)
 def _piece_rows(piece: str, width: int, margin: int) -> tuple[Row, ...]:
-    left = Content(" " * margin)
-    rows = _drawn(piece, width - margin)
-    return tuple(Row(left + line.content, line.fill, line.gutter + margin) for line in rows) if margin else tuple(rows)
-
-
-def _drawn(piece: str, width: int) -> list[Row]:
+    left = " " * margin
     rows: list[Row] = []
     prose: list[str] = []
     lines = iter(piece.split("\n"))
     for line in lines:
         fence = _FENCE.match(line)
         special = fence or _HEADING.match(line) or _LIST.match(line) or line.startswith(("> ", "|"))
-        if special and prose:
-            rows.extend(_prose(prose, width))
-            prose = []
-        if fence:
-            rows.extend(_code(lines, fence[1], fence[2], width))
-        elif special:
-            rows.extend(_special(line, width))
-        else:
+        if not special:
             prose.append(line.strip())
-    rows.extend(_prose(prose, width) if prose else [])
-    return rows
+            continue
+        rows += _prose(prose, width, left)
+        prose = []
+        drawn = _code(lines, fence[1], fence[2], width - margin) if fence else _special(line, width - margin)
+        rows += [Row(Content(left) + row.content, row.fill, row.gutter + margin) for row in drawn]
+    return (*rows, *_prose(prose, width, left))
 
 
-def _prose(lines: list[str], width: int) -> list[Row]:
-    return wrapped(inline(" ".join(lines)), width)
+def _prose(lines: list[str], width: int, left: str) -> list[Row]:
+    """Wrap a paragraph, a long one chunk by chunk, so that the chunks before its growing end are wrapped once."""
+    if not lines:
+        return []
+    text = " ".join(lines)
+    rows: list[Row] = []
+    carry = ""
+    while len(text) > CHUNK and (cut := text.rfind(" ", 0, CHUNK)) > 0:
+        whole, carry = _wrapped_chunk(carry, text[:cut], width, left)
+        rows += whole
+        text = text[cut + 1 :]
+    return rows + wrapped(inline(f"{carry} {text}" if carry else text), width, first=left, rest=left)
+
+
+@lru_cache(maxsize=1024)
+def _wrapped_chunk(carry: str, chunk: str, width: int, left: str) -> tuple[tuple[Row, ...], str]:
+    """Return the full rows of what is carried over and a chunk, and the text of the row that goes on."""
+    *whole, last = wrapped(inline(f"{carry} {chunk}" if carry else chunk), width, first=left, rest=left)
+    return tuple(whole), last.content.plain[len(left) :]
 
 
 def _special(line: str, width: int) -> list[Row]:

@@ -76,10 +76,14 @@ class LinesView(ScrollView, can_focus=True):
             self._strips.pop(index, None)
         self.refresh()
 
-    def show_rows(self, rows: Sequence[Row], first_changed: int = 0) -> None:
-        """Replace the rows; those before ``first_changed`` are the same as before."""
+    def show_rows(self, rows: Sequence[Row]) -> None:
+        """Replace the rows; those at the beginning that are the very same as before are not drawn again."""
+        pairs = zip(self._rows, rows, strict=False)
+        same = next(
+            (index for index, (old, new) in enumerate(pairs) if old is not new), min(len(self._rows), len(rows))
+        )
         self._rows = list(rows)
-        self._strips = {index: strip for index, strip in self._strips.items() if index < first_changed}
+        self._strips = {index: strip for index, strip in self._strips.items() if index < same}
         width = max((r.content.cell_length for r in self._rows), default=0) if self.styles.overflow_x != "hidden" else 0
         self._extend_to(Size(width, len(self._rows)))
         self.refresh()

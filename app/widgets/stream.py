@@ -71,18 +71,15 @@ class StreamView(LinesView):
             self._width = self.columns
             self._drawn.clear()
         rows: list[Row] = self._earlier()
-        first_changed: int | None = None if len(self._rows) >= len(rows) else 0
         self._starts = []
         for index in range(self._first, len(self._state.blocks)):
             self._starts.append(len(rows))
             if index not in self._drawn:
                 self._drawn[index] = self._make(self._state.blocks[index], index in self._open)
-                first_changed = len(rows) if first_changed is None else first_changed
             rows.extend(self._drawn[index])
-        settled = len(rows) if first_changed is None else first_changed
         for block in self._state.live:
             rows.extend(self._make(block, expanded=False))
-        self.show_rows(rows or self._nothing(), settled)
+        self.show_rows(rows or self._nothing())
         self._mark()
         if self.following:
             self.scroll_end(animate=False, immediate=True, force=True)

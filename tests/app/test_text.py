@@ -1,6 +1,7 @@
 """What is drawn, as text."""
 
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -290,3 +291,20 @@ def test_a_disturbed_attempt_without_times_shows_none(state: SessionState) -> No
     shown = plain(verdict_rows(judged, 80))
     assert "! disturbed: other programs kept the CPU busy" in shown
     assert "µs" not in shown
+
+
+@pytest.mark.parametrize("width", [30, 47])
+def test_a_long_paragraph_wraps_as_if_it_came_at_once(width: int) -> None:
+    words = [f"word{number}" for number in range(900)]
+    rows = markdown_rows(" ".join(words), width)
+    assert " ".join(row.content.plain for row in rows).split() == words
+    assert max(len(row.content.plain) for row in rows) <= width
+    assert all(
+        len(row.content.plain) + len(next(iter(after.content.plain.split()))) >= width for row, after in pairwise(rows)
+    )
+
+
+def test_rows_of_a_growing_paragraph_are_the_very_same() -> None:
+    text = " ".join(f"word{number}" for number in range(900))
+    before, after = markdown_rows(text, 47, 2), markdown_rows(text + " and more", 47, 2)
+    assert sum(one is other for one, other in zip(before, after, strict=False)) > len(before) * 0.8
