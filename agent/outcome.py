@@ -28,10 +28,11 @@ def next_line(state: SessionState, folder: Path) -> str:
 
 
 def _measured(best: Judged) -> str:
-    profile, reward = best.verdict.profile, best.verdict.reward
-    if profile is None:
-        return f"reward {reward}, not timed"
+    profile = best.verdict.profile
+    earned = "no reward" if best.verdict.reward is None else f"reward {best.verdict.reward}"
+    if profile is None or not profile.speedup:
+        return f"{earned}, not timed"
     shown = (name for name in ("eager", "compile", "best") if name in profile.speedup)
     gains = ((name, profile.speedup[name]) for name in shown)
     told = ", ".join(f"{gain.ratio:.2f}x {name} [{gain.low:.2f}, {gain.high:.2f}]" for name, gain in gains)
-    return f"reward {reward}, {told} ({best.verdict.tier})"
+    return f"{earned}, {told} ({best.verdict.tier})"

@@ -71,13 +71,13 @@ def _errors(absolute: float | None, relative: float | None) -> str:
 def _profile(profile: ProfileReport, on_cpu: bool) -> Iterator[str]:
     device, latency = microseconds(profile.device_us), microseconds(profile.latency_us)
     times = f"{device} a call" if on_cpu else f"{device} on the device, {latency} latency"
-    yield f"profile: {times}"
+    yield f"profile: {times if profile.device_us > 0 else 'no time could be taken'}"
     if profile.disturbed:
         yield f"  DISTURBED, which is not the kernel's fault; the times below cannot be trusted: {profile.disturbed}"
     for name, baseline in profile.baselines.items():
         mode = f" ({baseline.mode})" if baseline.mode != name else ""
         if baseline.device_us is None:
-            yield f"  {name}{mode}: could not be timed: {baseline.error}"
+            yield f"  {name}{mode}: could not be timed: {baseline.error or profile.disturbed or 'no reason was given'}"
         elif name in profile.speedup:
             gain = profile.speedup[name]
             interval = f"{gain.ratio:.3f}x [{gain.low:.3f}, {gain.high:.3f}]"

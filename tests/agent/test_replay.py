@@ -78,6 +78,13 @@ async def test_the_run_ends_when_todays_results_no_longer_fit(recording, today, 
     assert said in stopped.value.detail
 
 
+async def test_a_check_may_be_answered_from_an_earlier_verdict_on_one_side_only(recording):
+    model = ReplayModel(recording, "cpu")
+    for event in (WRITE, result("Write"), CHECK, result("Check", ok=False)):
+        model.observe(event)
+    assert (await ask(model))[0].message == DONE.message
+
+
 def test_a_recording_of_the_other_kind_of_device_is_refused(recording):
     with pytest.raises(ModelRefused, match="made on cpu, and this session is on cuda"):
         ReplayModel(recording, "cuda")

@@ -99,6 +99,10 @@ def test_a_disturbed_verdict_says_whose_fault_it_is_not_and_what_to_do():
     text = verdict_text(replace(verdict, profile=disturbed), 1)
     assert "not the kernel's fault; the times below cannot be trusted: other programs kept the CPU busy" in text
     assert text.endswith("Check again.")
+    untimed = replace(disturbed, device_us=0.0, baselines={"eager": Baseline("eager", None)}, speedup={}, samples={})
+    text = verdict_text(replace(verdict, profile=untimed), 1)
+    assert "profile: no time could be taken" in text
+    assert "eager: could not be timed: other programs kept the CPU busy" in text
 
 
 def test_the_worst_verdict_stays_under_sixty_lines_and_its_lines_short():
