@@ -11,9 +11,11 @@ import difflib
 import importlib
 import os
 import re
+import signal
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from sandbox.errors import ExitCode, UsageError, WarpsmithError, machine_fault
@@ -32,7 +34,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code (``sandbox.errors.ExitCode``)."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        return _dispatch(arguments)
+        with _ended_as_interrupted():
+            return _dispatch(arguments)
     except KeyboardInterrupt:
         print("Interrupted.", file=sys.stderr)
         return ExitCode.INTERRUPTED
@@ -76,6 +79,21 @@ def _dispatch(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog=f"warpsmith {name}", description=command.__doc__)
     command.add_options(parser)
     return int(command.main(parser.parse_args(arguments)))
+
+
+@contextmanager
+def _ended_as_interrupted() -> Iterator[None]:
+    """Take being told to end (SIGTERM, a closed terminal) as Ctrl-C, so that nothing started is left behind."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _take_command(arguments: list[str]) -> str:

@@ -19,6 +19,7 @@ SLICE_SECONDS = 0.05
 KILL_SECONDS = 8.0
 REFUSED = 125
 ANSWER_BYTES = 8 * 1024 * 1024
+_NUMBERS = itertools.count(1)  # the bench tells workers apart by their numbers, those of a lost zygote too
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,6 @@ class Zygote:
         self._check = check
         options = {"spec": spec.to_json(), "environment": dict(worker_environment)}
         self._process: HarnessProcess = start_harness("zygote", spec.python, options, environment)
-        self._numbers = itertools.count(1)
         self._ready: Message | None = None
         self._exits: dict[int, int] = {}
         self._pids: dict[int, int] = {}
@@ -96,7 +96,7 @@ class Zygote:
     def start_worker(self, cell: Mapping[str, Any], timeout: float) -> Worker:
         """Fork a worker into a cell and wait until it serves."""
         fresh = bool(self.await_ready(timeout)["fresh"])
-        number = next(self._numbers)
+        number = next(_NUMBERS)
         ours, theirs = pair()
         log = BoundedLog()
         request = {"op": "fork", "worker": number, "cell": dict(cell), "fresh": fresh}
@@ -140,8 +140,8 @@ class Zygote:
                 return
 
     def stop(self) -> None:
-        """End it; its workers end with it."""
-        self._process.stop(grace=KILL_SECONDS)
+        """End it; its workers end with it. While it still imports it has none, and would not listen."""
+        self._process.stop(grace=KILL_SECONDS if self._ready else 0.0)
 
     def _handle(self, message: Message) -> None:
         if message["op"] == "exited":

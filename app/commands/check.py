@@ -9,7 +9,6 @@ import argparse
 import json
 import shutil
 import sys
-import tempfile
 from pathlib import Path
 
 from app.commands.options import add_machine_options, add_task_options, settings_from, task_from
@@ -18,6 +17,7 @@ from sandbox.errors import ExitCode, UsageError
 from sandbox.isolation import best_isolation
 from sandbox.judge import Judge
 from sandbox.progress import Stage
+from sandbox.scratch import scratch_folder
 from sandbox.task import TaskSpec
 from sandbox.verdict import Verdict
 
@@ -43,13 +43,13 @@ def main(options: argparse.Namespace) -> ExitCode:
     """Judge once and print the verdict."""
     settings = settings_from(options)
     spec = task_from(options, options.target, settings)
-    with tempfile.TemporaryDirectory(prefix="warpsmith-check-") as scratch:
-        candidate = candidate_folder(options.candidate, spec, Path(scratch) / "candidate")
+    with scratch_folder("warpsmith-check-") as scratch:
+        candidate = candidate_folder(options.candidate, spec, scratch / "candidate")
         judge = Judge(
             spec,
             isolation=best_isolation(settings.isolation or None),
             cache=settings.cache,
-            scratch=Path(scratch),
+            scratch=scratch,
             progress=narrate,
         )
         with judge:
