@@ -68,11 +68,20 @@ def resume(folder: Path, *, json: bool = False, land: LandPolicy = "never") -> E
                 engine.send(cmd.Close())
         status = engine.wait()
     if watcher.ended is None:
+        if status < 0 and not engine.interrupted:
+            sys.stderr.write(lost(watcher.state, status, folder))
         return _status(status, engine.interrupted)
     if not json:
         sys.stdout.write(summary(watcher.state, watcher.ended, folder))
     code = _FAULTS.get(watcher.ended.reason)
     return code if code is not None else ExitCode.OK if watcher.state.best else ExitCode.FAILED
+
+
+def lost(state: SessionState, status: int, folder: Path) -> str:
+    """Return what to tell of an engine that was killed: nothing that was stored is gone."""
+    killer = signal.Signals(-status).name
+    kept = f"{len(state.judged)} attempts and everything before are stored"
+    return f"error: The engine was killed by {killer}; {kept}.\n{next_line(state, folder)}\n"
 
 
 def summary(state: SessionState, ended: ev.RunEnded, folder: Path) -> str:

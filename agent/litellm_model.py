@@ -28,6 +28,9 @@ _TOO_LONG = re.compile(
     r"context.{0,12}(length|window)|prompt is too long|too many (input )?tokens|maximum context", re.I
 )
 _NO_CREDIT = re.compile(r"insufficient_quota|billing|credit balance|exceeded your current quota", re.I)
+_SET_KEY = "Set the provider's API key in the environment, then run again."
+_NO_KEY = re.compile(r"missing credentials|api[_ ]?key", re.I)
+_NO_SERVER = re.compile(r"^connection error|cannot connect to host|connection refused", re.I)
 _WRAPPING = re.compile(r"^(litellm\.\w+: |\w+(Error|Exception|Timeout)( Error)?( -|:) )+")
 _IMPORTING = threading.Lock()
 
@@ -203,13 +206,16 @@ def explain(litellm: ModuleType, name: str, error: Exception) -> WarpsmithError:
     said = said if said.endswith((".", "!", "?")) else f"{said}."
     if isinstance(error, litellm.exceptions.ContextWindowExceededError) or status == 413 or _TOO_LONG.search(said):
         return ContextTooLong(f"The conversation is too long for {name}: {said}")
-    what = f"{name} answered {status}: {said}" if status else f"{name} cannot be reached: {said}"
+    if status == 500 and _NO_KEY.search(said):  # LiteLLM's own number: nobody was asked
+        return ModelRefused(f"{name} has no key: {said}", next_step=_SET_KEY)
+    reached = status and not (status == 500 and _NO_SERVER.search(said))
+    what = f"{name} answered {status}: {said}" if reached else f"{name} cannot be reached: {said}"
     if status == 429 and _NO_CREDIT.search(said):
         return ModelRefused(what, next_step="Check the account's credit, or choose another model with --model.")
     if status in (408, 409, 425, 429) or status >= 500 or not status:
         return ModelRetryable(what, _wait_seconds(error))
     if status in (401, 403):
-        return ModelRefused(what, next_step="Set the provider's API key in the environment, then run again.")
+        return ModelRefused(what, next_step=_SET_KEY)
     return ModelRefused(what, next_step="Check the settings 'model' and 'api_base'.")
 
 

@@ -83,7 +83,7 @@ class Running:
     async def close(self) -> None:
         """Wait for the run that was stopped, and end the judge and the agent's shell."""
         if self._task is not None:
-            await self._task
+            await asyncio.wait([self._task])  # one that was stopped before its first step is cancelled itself
         if self._hands is not None:
             await asyncio.to_thread(self._hands.close)
         await self.judging.close()

@@ -6,6 +6,7 @@ Command line, then environment (``WARPSMITH_*``), then the project's ``warpsmith
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -120,6 +121,12 @@ def _typed(key: str, value: Any, origin: str) -> Any:
         converted = kind(value)
     except (TypeError, ValueError) as error:
         raise UsageError(f"'{key}' must be a {kind.__name__}, not {value!r}.", where=origin) from error
+    if key == "api_base" and value and not re.match(r"https?://[^/]", value):
+        raise UsageError(
+            f"'api_base' must be an http or https address, not {value!r}.",
+            where=origin,
+            next_step="Give one such as http://127.0.0.1:8000/v1.",
+        )
     if key in _AT_LEAST and converted < _AT_LEAST[key]:
         raise UsageError(f"'{key}' must be at least {_AT_LEAST[key]}, not {value!r}.", where=origin)
     return converted
