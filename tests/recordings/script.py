@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).parent
-GPU = HERE.parent / "gpu"
+TEXTS = Path(__file__).parent / "texts"
+GPU = Path(__file__).parent.parent / "gpu"
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ class Script:
 
 
 def text_of(*parts: str) -> str:
-    """Return the text of a file below this folder's."""
-    return HERE.joinpath(*parts).read_text()
+    """Return the text of a file of ``texts``."""
+    return TEXTS.joinpath(*parts).read_text()
 
 
 def words(case: str) -> list[str]:
