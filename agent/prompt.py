@@ -80,7 +80,7 @@ def _kernels(spec: TaskSpec) -> str:
     returns = "0 or a CUDA error code" if cuda else "0, or another number for an error"
     binding = "the stream is passed for you; launch on it" if cuda else "there is no stream"
     libraries = (
-        "\n- `// link: cublas` (or cublasLt, cudnn) as a first line links that library; `// link: fast-math` allows fast-math"
+        "\n- As a first line, `// link: cublas` (or cublasLt, cudnn) links that library, and `// fast-math` allows fast-math"
         if cuda
         else ""
     )

@@ -15,7 +15,7 @@ from sandbox.profile_report import COMPILE, EAGER, Modes, baselines, profile_rep
 from sandbox.profiling import COPY, PlacementRun, PlacementTimes, medians
 from sandbox.progress import Progress, Stage
 from sandbox.task import TaskSpec
-from sandbox.verdict import Baseline, Finding, ProfileReport, Tier, VerifyCase
+from sandbox.verdict import Baseline, Finding, ProfileReport, Speedup, Tier, VerifyCase
 from sandbox.workers import Worker
 
 WORTH_A_SECOND_LOOK = 3.0
@@ -78,12 +78,7 @@ class Timekeeper:
             if gain is not None and gain.ratio > WORTH_A_SECOND_LOOK and not placements[-1].findings:
                 self._progress(Stage("profile", f"{gain.ratio:.1f} times the best baseline: measuring again"))
                 placements.append(self._place(start_worker, modes, watch))
-                again = profile_report(placements[-1:], modes).speedup["best"].ratio
-                notes.append(
-                    f"over {WORTH_A_SECOND_LOOK:.0f} times, so measured again on new inputs: {again:.2f} times"
-                )
-                if max(again / gain.ratio, gain.ratio / again) > _AGREEMENT:
-                    notes.append("the two measurements disagree")
+                notes += _second_look(gain.ratio, profile_report(placements[-1:], modes).speedup.get("best"))
         cases = [case for placement in placements for case in placement.cases]
         findings = tuple(finding for placement in placements for finding in placement.findings)
         return Timed(profile_report(placements, modes, notes), cases, findings)
@@ -158,3 +153,12 @@ class Timekeeper:
                 yield watch
             finally:
                 watch.close()
+
+
+def _second_look(first: float, second: Speedup | None) -> list[str]:
+    """Return what measuring a large gain again said; nothing where the second measurement has no clean samples."""
+    if second is None:
+        return []
+    notes = [f"over {WORTH_A_SECOND_LOOK:.0f} times, so measured again on new inputs: {second.ratio:.2f} times"]
+    disagree = max(second.ratio / first, first / second.ratio) > _AGREEMENT
+    return [*notes, "the two measurements disagree"] if disagree else notes

@@ -10,6 +10,8 @@ from torch.profiler import ProfilerActivity
 from torch.profiler import profile as trace
 
 _RUNS = 5
+_TRACERS_OWN = "Activity Buffer Request"
+"""The tracer fetching memory for itself: its event seems to launch the kernels of the operator it interrupted."""
 
 
 def operators(forward: Callable[[], object], device: torch.device) -> list[dict[str, Any]]:
@@ -52,7 +54,7 @@ def _own_time(event: Any) -> list[tuple[str, float]]:
 
 def _kernel_time(event: Any) -> list[tuple[str, float]]:
     """Return one entry for an operator that launched kernels itself: its name with theirs, and their time."""
-    if event.device_type.name != "CPU" or not event.kernels:
+    if event.device_type.name != "CPU" or not event.kernels or event.name == _TRACERS_OWN:
         return []
     kernels = list(dict.fromkeys(_base_name(kernel.name) for kernel in event.kernels))
     return [(f"{event.name} [{', '.join(kernels)}]", float(sum(kernel.duration for kernel in event.kernels)))]
@@ -60,7 +62,7 @@ def _kernel_time(event: Any) -> list[tuple[str, float]]:
 
 def _base_name(kernel: str) -> str:
     """Return a kernel's name without return type, template arguments and parameters."""
-    head = kernel.split("<")[0].split("(")[0].strip()
+    head = kernel.replace("(anonymous namespace)::", "").split("<")[0].split("(")[0].strip()
     return head.split(" ")[-1].split("::")[-1] or kernel[:60]
 
 
