@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent import events as ev
+from agent.ranking import best_of
 from sandbox.reward import undecided
 from sandbox.verdict import Tier, Verdict
 
@@ -126,17 +127,8 @@ class SessionState:
 
     @property
     def best(self) -> Judged | None:
-        """The best correct attempt: by reward, then by its ratio to eager; of equal ones the first.
-
-        Where the same files were judged more than once, the last full verdict counts, else the last one.
-        """
-        latest: dict[frozenset[tuple[str, str]], Judged] = {}
-        for judged in self.judged:
-            key = frozenset(judged.files.items())
-            if judged.verdict.tier == "full" or key not in latest or latest[key].verdict.tier == "quick":
-                latest[key] = judged
-        correct = [judged for judged in latest.values() if judged.verdict.correct]
-        return max(correct, key=lambda judged: _rank(judged.verdict), default=None)
+        """The best correct attempt; see ``best_of``."""
+        return best_of(self.judged)
 
     @property
     def landings_standing(self) -> list[int]:
@@ -163,11 +155,6 @@ def _settled(verdict: Verdict) -> bool:
     clocked = any(finding.rule == "clock" and finding.severity == "reject" for finding in findings)
     too_wide = verdict.profile is not None and undecided(verdict.profile) != ""
     return verdict.reward is not None and not clocked and not too_wide
-
-
-def _rank(verdict: Verdict) -> tuple[int, float]:
-    eager = verdict.profile.speedup.get("eager") if verdict.profile else None
-    return (verdict.reward or 0, eager.ratio if eager else 0.0)
 
 
 def _rejection(event: ev.HunkRejected) -> str:

@@ -11,6 +11,7 @@ from enum import Flag, auto
 from typing import Any
 
 from agent.events import RunEnded
+from agent.ranking import best_of
 from app.blocks import Block, Call, Step
 from sandbox.task import TaskSpec
 from sandbox.verdict import Verdict
@@ -145,19 +146,10 @@ class SessionState:
         return earlier[-1].files if earlier else self.files
 
     def best(self) -> Judged | None:
-        """Return the best correct attempt: the one the ended run named, else by reward and speedup against eager.
-
-        Where the same files were judged more than once, the last full verdict counts, else the last; as for the engine.
-        """
+        """Return the attempt that the ended run named as the best, else the best one so far."""
         if self.end is not None and self.end.best_attempt is not None:
             return self.attempt(self.end.best_attempt)
-        latest: dict[frozenset[tuple[str, str]], Judged] = {}
-        for judged in self.attempts:
-            files = frozenset(judged.files.items())
-            if judged.verdict.tier == "full" or files not in latest or latest[files].verdict.tier == "quick":
-                latest[files] = judged
-        correct = [judged for judged in latest.values() if judged.verdict.correct]
-        return max(correct, key=lambda judged: (judged.verdict.reward or 0, judged.speedup() or 0.0), default=None)
+        return best_of(self.attempts)
 
     def running_call(self) -> str:
         """Return the name of the tool that runs now, or an empty text."""

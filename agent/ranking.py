@@ -1,0 +1,49 @@
+"""Which of a session's attempts is the best, the same for the engine and for the screen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol, TypeVar
+
+from sandbox.verdict import Verdict
+
+
+class Ranked(Protocol):
+    """An attempt: its files (paths to blob hashes) and its verdict."""
+
+    @property
+    def files(self) -> Mapping[str, str]:
+        """Paths of the workspace and the hashes of their contents."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """What judging them left."""
+
+
+R = TypeVar("R", bound=Ranked)
+
+
+def best_of(attempts: Iterable[R]) -> R | None:
+    """Return the best correct attempt: by reward, then by its ratio to eager; of equal ones the first.
+
+    Where the same files were judged more than once, the last full verdict counts, else the last one; but one without a
+    reward, because the machine was disturbed, never takes the place of one that has it.
+    """
+    latest: dict[frozenset[tuple[str, str]], R] = {}
+    for judged in attempts:
+        files = frozenset(judged.files.items())
+        if files not in latest or _replaces(judged.verdict, latest[files].verdict):
+            latest[files] = judged
+    correct = [judged for judged in latest.values() if judged.verdict.correct]
+    return max(correct, key=lambda judged: _rank(judged.verdict), default=None)
+
+
+def _replaces(later: Verdict, earlier: Verdict) -> bool:
+    if (later.reward is None) != (earlier.reward is None):
+        return earlier.reward is None
+    return later.tier == "full" or earlier.tier == "quick"
+
+
+def _rank(verdict: Verdict) -> tuple[int, float]:
+    eager = verdict.profile.speedup.get("eager") if verdict.profile else None
+    return (verdict.reward or 0, eager.ratio if eager else 0.0)
