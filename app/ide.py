@@ -62,7 +62,7 @@ def _run(app: WarpsmithApp) -> int:
     if app.last_session is not None:
         home = "" if app.home == Settings().home else f" --home {shlex.quote(str(app.home))}"
         sys.stderr.write(f"The session is saved. Go on with: warpsmith sessions resume {app.last_session}{home}\n")
-    return app.return_code or 0
+    return ExitCode.INTERNAL if app.return_code else ExitCode.OK
 
 
 class WarpsmithApp(App[None]):

@@ -7,8 +7,11 @@ import sys
 from sandbox.errors import UsageError
 
 
-def require_terminal() -> None:
+def require_terminal(otherwise: str = "warpsmith run TARGET") -> None:
     """Refuse to draw where nobody can see or answer.
+
+    Args:
+        otherwise: The command that does the same without a terminal.
 
     Raises:
         UsageError: Standard input or output is not a terminal.
@@ -17,5 +20,5 @@ def require_terminal() -> None:
         raise UsageError(
             "The IDE needs a terminal.",
             where="standard output" if sys.stdin.isatty() else "standard input",
-            next_step="Without one, use: warpsmith run TARGET",
+            next_step=f"Without one, use: {otherwise}",
         )

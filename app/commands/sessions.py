@@ -44,7 +44,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         if name == "resume":
             each.add_argument("--headless", action="store_true", help="let the agent go on without a screen")
         if name == "prune":
-            each.add_argument("--older-than", type=float, default=30, metavar="DAYS", help="default 30")
+            each.add_argument("--older-than", type=_days, default=30, metavar="DAYS", help="default 30")
 
 
 def main(options: argparse.Namespace) -> int:
@@ -94,7 +94,7 @@ def resume(options: argparse.Namespace) -> int:
         return resume_headless(folder, json=options.json)
     from app.ide import require_terminal, run_ide
 
-    require_terminal()
+    require_terminal(f"warpsmith sessions resume {options.session} --headless")
     return run_ide(folder)
 
 
@@ -103,6 +103,13 @@ def delete(options: argparse.Namespace) -> ExitCode:
     gone = prune(settings_from(options).home, older_than_days=options.older_than)
     print(json.dumps([_plain(summary) for summary in gone]) if options.json else f"Deleted {len(gone)} sessions.")
     return ExitCode.OK
+
+
+def _days(text: str) -> float:
+    days = float(text)
+    if not days >= 0:
+        raise argparse.ArgumentTypeError(f"{text} is not a number of days")
+    return days
 
 
 def _plain(summary: SessionSummary) -> dict[str, object]:
