@@ -23,7 +23,7 @@ from app.screens.session import SessionScreen
 from app.terminal import require_terminal
 from app.text.plain import clean
 from app.theme import THEMES, VARIABLE_DEFAULTS, choose_theme
-from sandbox.errors import UsageError
+from sandbox.errors import ExitCode, UsageError
 
 __all__ = ["WarpsmithApp", "require_terminal", "run_ide", "run_picker"]
 
