@@ -258,7 +258,7 @@ def main(arguments: List[str]) -> int:
     channel = Channel.of_descriptor(options["channel"])
     os.set_inheritable(channel.fileno(), False)
     try:
-        problem = startup.environment_problem()
+        problem = startup.environment_problem() or startup.device_problem(options["spec"]["device"])
         if problem:
             channel.send({"environment_problem": problem})
             return 3

@@ -37,6 +37,21 @@ def environment_problem() -> str:
     return ""
 
 
+def device_problem(device: str) -> str:
+    """Return why this interpreter's torch cannot use a device (``cpu`` or ``cuda:N``), or an empty string."""
+    import torch
+
+    if device == "cpu":
+        return ""
+    if torch.version.cuda is None:
+        return f"its torch {torch.__version__} is built without CUDA, and the task is for {device} (--device cpu works)"
+    if not torch.cuda.is_available():
+        return f"its torch {torch.__version__} (CUDA {torch.version.cuda}) finds no GPU that it can use; is the driver too old?"
+    if int(device.partition(":")[2] or 0) >= torch.cuda.device_count():
+        return f"its torch sees {torch.cuda.device_count()} GPUs, numbered from 0, and the task is for {device}"
+    return ""
+
+
 def torch_version() -> Tuple[int, int]:
     """Return torch's version as (major, minor)."""
     import torch

@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from sandbox.devices import list_gpus
 from sandbox.errors import EnvironmentFault, TaskError
 from sandbox.isolation import best_isolation
 from sandbox.isolation.limits import ResourceLimits
@@ -50,6 +51,13 @@ def test_an_interpreter_with_an_old_torch_is_refused(tmp_path: Path, cache: Path
     (tmp_path / "old" / "torch" / "__init__.py").write_text("__version__ = '2.3.1'\n")
     spec = write_task(tmp_path, env={"PYTHONPATH": str(tmp_path / "old")})
     with pytest.raises(EnvironmentFault, match=r"2\.4 or newer"):
+        make_judge(spec, tmp_path, cache).open()
+
+
+@pytest.mark.skipif(bool(list_gpus()), reason="there is a GPU, and torch may well use it")
+def test_a_torch_that_cannot_use_the_device_is_the_environments_fault(tmp_path: Path, cache: Path) -> None:
+    spec = write_task(tmp_path, device="cuda:0")
+    with pytest.raises(EnvironmentFault, match="built without CUDA|finds no GPU"):
         make_judge(spec, tmp_path, cache).open()
 
 
