@@ -57,7 +57,7 @@ def test_an_interpreter_with_an_old_torch_is_refused(tmp_path: Path, cache: Path
 @pytest.mark.skipif(bool(list_gpus()), reason="there is a GPU, and torch may well use it")
 def test_a_torch_that_cannot_use_the_device_is_the_environments_fault(tmp_path: Path, cache: Path) -> None:
     spec = write_task(tmp_path, device="cuda:0")
-    with pytest.raises(EnvironmentFault, match="built without CUDA|finds no GPU"):
+    with pytest.raises(EnvironmentFault, match=r"built without CUDA|finds no GPU"):
         make_judge(spec, tmp_path, cache).open()
 
 
