@@ -96,6 +96,9 @@ def test_the_demo_replays_with_verdicts_of_today(tmp_path):
     assert run(spec, settings) == ExitCode.OK
     session = next((tmp_path / "home" / "sessions").iterdir())
     recorded, today = attempts(RECORDINGS / "demo-cpu"), attempts(session)
-    assert [passed(attempt.verdict) for attempt in today] == [passed(attempt.verdict) for attempt in recorded]
-    assert today[-1].verdict["profile"]["samples"] != recorded[-1].verdict["profile"]["samples"]
+    called = [
+        attempt for attempt in today if attempt.call_id
+    ]  # the engine adds one of its own where the last was disturbed
+    assert [passed(attempt.verdict) for attempt in called] == [passed(attempt.verdict) for attempt in recorded]
+    assert called[-1].verdict["profile"]["samples"] != recorded[-1].verdict["profile"]["samples"]
     assert events(session)[-1].reason == ev.EndReason.FINISHED
