@@ -31,10 +31,11 @@ def test_there_are_examples():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda:0", marks=pytest.mark.gpu)])
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
-def test_the_judge_accepts_the_cpu_kernel(example, tmp_path):
-    candidate = workspace(example, tmp_path / "candidate", ".cpp")
-    spec = resolve_target(str(example / "model.py"), device="cpu")
+def test_the_judge_accepts_the_kernel(example, device, tmp_path):
+    spec = resolve_target(str(example / "model.py"), device=device)
+    candidate = workspace(example, tmp_path / "candidate", spec.kernel_suffix)
     with Judge(spec, isolation=best_isolation(), cache=tmp_path / "cache", scratch=tmp_path / "scratch") as judge:
         verdict = judge.check(candidate)
     assert verdict.correct, verdict.to_json()
