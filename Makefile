@@ -22,7 +22,8 @@ imports: $(STAMP)
 	$(BIN)/lint-imports
 
 tests: $(STAMP)
-	$(BIN)/pytest -n auto --dist loadgroup
+	$(BIN)/pytest -n auto --dist loadgroup -m "not alone"
+	$(BIN)/pytest -m alone
 
 bench: $(STAMP)
 	$(BIN)/python -m tests.bench

@@ -27,18 +27,19 @@ def reward(
         guard: As ``build``.
         verify: As ``build``.
         profile: As ``build``.
-        disturbed: Why nothing could be judged or the times cannot be trusted; empty if they can. A profile's own
-            ``disturbed`` counts as well.
+        disturbed: Why nothing could be judged; empty if it could. A profile that says it was disturbed earns nothing by
+            its times, but a wrong answer stays wrong however busy the machine was.
 
     Returns:
         -1 failed, 1 correct, 2 faster than eager, 3 faster than eager and torch.compile; None if it could not be judged.
     """
-    trouble = disturbed or (profile.disturbed if profile is not None else "")
-    if trouble:
-        return None, f"The environment is at fault: {_ended(trouble)}"
+    if disturbed:
+        return None, f"The environment is at fault: {_ended(disturbed)}"
     failure = _failure(build, guard, verify)
     if failure:
         return FAILED, failure
+    if profile is not None and profile.disturbed:
+        return None, f"The environment is at fault: {_ended(profile.disturbed)}"
     if build is None or guard is None or verify is None or profile is None:
         return None, "The environment is at fault: the candidate could not be judged to the end."
     return _by_time(profile)

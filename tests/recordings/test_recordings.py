@@ -89,6 +89,7 @@ def test_a_demo_has_a_mistake_of_each_kind(folder):
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 def test_the_demo_replays_with_verdicts_of_today(tmp_path):
     project = copy_project(tmp_path)
     spec = resolve_target(f"{project}/{':'.join(DEMO_TARGET)}", device="cpu")

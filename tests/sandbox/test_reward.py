@@ -164,3 +164,8 @@ def test_nothing_could_be_judged(parts, disturbed, told) -> None:
     assert earned is None
     assert reason.startswith("The environment is at fault: ")
     assert told in reason
+
+
+def test_a_wrong_answer_stays_wrong_however_busy_the_machine_was() -> None:
+    wrong = VerifyReport(False, (VerifyCase("a timed call", False, 1.0, 1.0, "it is off"),))
+    assert reward(BUILT, GUARDED, wrong, profiled("other programs kept the CPU busy"))[0] == -1

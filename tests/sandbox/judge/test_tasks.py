@@ -16,6 +16,7 @@ from sandbox.isolation import best_isolation
 from sandbox.isolation.limits import ResourceLimits
 from sandbox.judge import Judge
 from sandbox.task import TaskSpec
+from tests.conftest import skip_if_disturbed
 from tests.sandbox.judge.conftest import LIMITS, REFERENCE, Write, kernel, write_task
 
 
@@ -111,14 +112,16 @@ def test_a_module_that_starts_threads_gets_fresh_workers(tmp_path: Path, cache: 
     assert verdict.environment["workers"].startswith("fresh")
 
 
+@pytest.mark.alone
 def test_the_original_is_profiled(tmp_path: Path, cache: Path) -> None:
     with make_judge(write_task(tmp_path), tmp_path, cache) as judge:
         profile = judge.original()
     assert profile.operators
-    assert profile.baselines["eager"].device_us > 0
-    assert profile.copy_us > 0
     assert profile.depends_on == ("x", "y", "weight")
     assert profile.environment["torch"]
+    skip_if_disturbed("".join(note for note in profile.notes if "not to be trusted" in note))
+    assert profile.baselines["eager"].device_us > 0
+    assert profile.copy_us > 0
 
 
 def test_closing_leaves_nothing_behind(tmp_path: Path, cache: Path) -> None:

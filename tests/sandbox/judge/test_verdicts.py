@@ -13,6 +13,7 @@ from sandbox.errors import UsageError
 from sandbox.judge import Judge
 from sandbox.snapshot import digest, read_candidate
 from sandbox.verdict import Verdict
+from tests.conftest import skip_if_disturbed
 from tests.sandbox.judge.conftest import MODEL_NEW, Write, kernel
 
 
@@ -23,12 +24,14 @@ def assert_rejected(verdict: Verdict, *words: str) -> None:
         assert word in verdict.reason
 
 
+@pytest.mark.alone
 def test_a_right_candidate_is_timed_beside_the_baselines(judge: Judge, candidate: Write) -> None:
     folder = candidate()
     verdict = judge.check(folder)
     assert verdict.correct, verdict.reason
     assert verdict.profile is not None
-    assert verdict.reward in (1, 2) or "kept the CPU busy" in verdict.profile.disturbed
+    skip_if_disturbed(verdict.profile.disturbed)
+    assert verdict.reward in (1, 2)
     assert verdict.candidate_sha256 == digest(read_candidate(folder, judge.spec))
     assert set(verdict.profile.samples) == {"candidate", "eager", "copy"}
     assert all(len(placements) == 2 and all(placements) for placements in verdict.profile.samples.values())
@@ -40,14 +43,16 @@ def test_a_right_candidate_is_timed_beside_the_baselines(judge: Judge, candidate
     assert Verdict.from_json(verdict.to_json()) == verdict
 
 
+@pytest.mark.alone
 def test_a_full_verdict_has_five_placements_and_harder_inputs(judge: Judge, candidate: Write) -> None:
     verdict = judge.check(candidate(), "full")
     assert verdict.correct, verdict.reason
     assert verdict.profile is not None
-    assert len(verdict.profile.samples["candidate"]) >= 5
     assert {"inputs times 8", "tiny inputs", "inputs with flipped signs"} <= {
         case.name for case in verdict.verify.cases
     }
+    skip_if_disturbed(verdict.profile.disturbed)
+    assert len(verdict.profile.samples["candidate"]) >= 5
 
 
 def test_a_file_alone_is_judged_with_the_kernels_beside_it(judge: Judge, candidate: Write) -> None:
