@@ -26,6 +26,8 @@ R = TypeVar("R", bound=Ranked)
 def best_of(attempts: Iterable[R]) -> R | None:
     """Return the best correct attempt: by reward, then by its ratio to eager; of equal ones the first.
 
+    Among attempts that no reward could be given, the last one: the agent went on from the others, and nothing else tells.
+
     Where the same files were judged more than once, the last full verdict counts, else the last one; but one without a
     reward, because the machine was disturbed, never takes the place of one that has it.
     """
@@ -35,7 +37,8 @@ def best_of(attempts: Iterable[R]) -> R | None:
         if files not in latest or _replaces(judged.verdict, latest[files].verdict):
             latest[files] = judged
     correct = [judged for judged in latest.values() if judged.verdict.correct]
-    return max(correct, key=lambda judged: _rank(judged.verdict), default=None)
+    rewarded = [judged for judged in correct if judged.verdict.reward is not None]
+    return max(rewarded, key=lambda judged: _rank(judged.verdict), default=correct[-1] if correct else None)
 
 
 def _replaces(later: Verdict, earlier: Verdict) -> bool:

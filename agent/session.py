@@ -138,7 +138,7 @@ def open_session(folder: Path) -> Session:
 
 
 def find_session(home: Path, name: str) -> Path:
-    """Return the folder of a session: ``last``, a path, or the beginning of its id or of its folder's name.
+    """Return the folder of a session: ``last`` (used), a path, or the beginning of its id or of its folder's name.
 
     Raises:
         UsageError: There is none, or more than one.
@@ -147,7 +147,7 @@ def find_session(home: Path, name: str) -> Path:
         return Path(name).resolve()
     folders = list(_folders(home))
     if name == "last" and folders:
-        return folders[0]
+        return max(folders, key=_changed)
     found = [f for f in folders if f.name.startswith(name) or _id(f).startswith(name)]
     if len(found) == 1:
         return found[0]
@@ -201,7 +201,7 @@ def summarise(folder: Path) -> SessionSummary:
         id=session.id,
         title=session.title,
         created=session.created,
-        changed=_changed(session),
+        changed=_changed(session.folder),
         model=session.settings.model,
         device=session.device,
         attempts=len(state.judged),
@@ -242,6 +242,19 @@ def prune(home: Path, *, older_than_days: float, landed_too: bool = False) -> li
     return pruned
 
 
+def name_model(folder: Path, model: str, api_base: str) -> None:
+    """Let a session that is resumed ask another model from now on; an empty ``api_base`` is the provider's own.
+
+    Raises:
+        UsageError: The folder holds no session.
+    """
+    open_session(folder)
+    path = folder / SESSION_FILE
+    data = json.loads(path.read_text())
+    data["settings"].update(model=model, api_base=api_base)
+    write_atomically(path, json.dumps(data, indent=1).encode())
+
+
 def engine_command(folder: Path) -> list[str]:
     """Return the command that starts the engine on a session, immune to packages of the working directory."""
     return [sys.executable, "-I" if sys.flags.isolated else "-P", "-m", "agent.engine", str(folder)]
@@ -267,6 +280,12 @@ def _folders(home: Path) -> list[Path]:
     return sorted((p.parent for p in (home / "sessions").glob(f"*/{SESSION_FILE}")), reverse=True)
 
 
+def _changed(folder: Path) -> float:
+    """When something last happened in a session, in Unix time."""
+    events = folder / EVENTS
+    return (events if events.exists() else folder / SESSION_FILE).stat().st_mtime
+
+
 def _id(folder: Path) -> str:
     parts = folder.name.split("-")
     return parts[2] if len(parts) > 2 else folder.name
@@ -290,11 +309,6 @@ def _lines_of(path: Path, kinds: tuple[str, ...]) -> Iterator[tuple[str, dict[st
                 yield kind, json.loads(line)
             except ValueError:
                 continue
-
-
-def _changed(session: Session) -> float:
-    events = session.folder / EVENTS
-    return events.stat().st_mtime if events.exists() else session.created
 
 
 def _best(state: SessionState) -> tuple[int | None, float | None]:

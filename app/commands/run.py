@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 
 from app.commands.options import add_machine_options, add_model_options, add_task_options, settings_from, task_from
+from sandbox.errors import ModelUnavailable
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -30,4 +31,10 @@ def main(options: argparse.Namespace) -> int:
     from agent.headless import run
 
     settings = settings_from(options)
+    if not settings.model:
+        raise ModelUnavailable(
+            "No language model is chosen.",
+            where="setting 'model'",
+            next_step="Name one with --model or WARPSMITH_MODEL: a LiteLLM model name, or replay:SESSION.",
+        )
     return run(task_from(options, options.target, settings), settings, json=options.json, land=options.land)

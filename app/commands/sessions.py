@@ -18,7 +18,7 @@ from pathlib import Path
 
 from agent import events as ev
 from agent.outcome import best_line, next_line
-from agent.session import SessionSummary, find_session, list_sessions, open_session, prune, summarise
+from agent.session import SessionSummary, find_session, list_sessions, name_model, open_session, prune, summarise
 from agent.state import SessionState
 from agent.store import read_events
 from app.commands.options import settings_from
@@ -40,8 +40,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         each = actions.add_parser(name, parents=[shared])
         each.set_defaults(action=action)
         if name in ("show", "resume"):
-            each.add_argument("session", metavar="SESSION")
+            each.add_argument("session", metavar="SESSION", help="'last', a folder, or the beginning of an id")
         if name == "resume":
+            each.add_argument("--model", metavar="NAME", help="let another model go on")
+            each.add_argument(
+                "--api-base", metavar="URL", default="", help="its server, if it is not its provider's own"
+            )
             each.add_argument("--headless", action="store_true", help="let the agent go on without a screen")
         if name == "prune":
             each.add_argument("--older-than", type=_days, default=30, metavar="DAYS", help="default 30")
@@ -88,6 +92,8 @@ def show(options: argparse.Namespace) -> ExitCode:
 def resume(options: argparse.Namespace) -> int:
     """Open a session again, on the screen or without one."""
     folder = find_session(settings_from(options).home, options.session)
+    if options.model:
+        name_model(folder, options.model, options.api_base)
     if options.headless:
         from agent.headless import resume as resume_headless
 

@@ -54,7 +54,10 @@ def undo_rows(landing: Landing, width: int) -> list[Row]:
 def _proof(judged: Judged, *, partial: bool) -> str:
     if not partial and judged.verdict.tier == "full" and judged.verdict.reward is not None:
         return f"It was judged in full {when(judged.time, now())}."
-    return "It is judged in full first (half a minute); if it is not correct, nothing is written."
+    first = "It is judged in full first (half a minute); if it is not correct, nothing is written."
+    if judged.verdict.reward is None:
+        return f"How fast it is was not measured: {judged.verdict.reason} {first}"
+    return first
 
 
 def _file(change: FileChange, folder: Path) -> Row:

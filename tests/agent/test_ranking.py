@@ -57,6 +57,8 @@ def attempt(file: str, tier: Tier, reward: Reward | None, ratio: float, *, corre
         ([attempt("a", "quick", 3, 1.9), attempt("a", "full", 2, 1.2)], 1),
         ([attempt("a", "quick", 3, 1.9), attempt("a", "full", None, 0.0)], 0),
         ([attempt("a", "full", None, 0.0), attempt("a", "quick", 3, 1.9)], 1),
+        ([attempt("a", "quick", None, 0.0), attempt("b", "quick", None, 0.0)], 1),
+        ([attempt("a", "quick", 1, 0.8), attempt("b", "quick", None, 0.0)], 0),
     ],
 )
 def test_the_best(attempts: list[Attempt], best: int | None) -> None:

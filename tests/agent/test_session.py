@@ -9,7 +9,7 @@ import time
 import pytest
 
 from agent import events as ev
-from agent.session import create_session, find_session, is_open, list_sessions, open_session, prune
+from agent.session import create_session, find_session, is_open, list_sessions, name_model, open_session, prune
 from agent.store import SessionWriter
 from sandbox.errors import EnvironmentFault, UsageError
 from tests.agent.support import make_settings, make_spec, make_verdict
@@ -139,3 +139,19 @@ def test_a_home_that_cannot_be_written_is_a_fault_of_the_environment(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(EnvironmentFault, match="--home"):
         create_session(make_spec(tmp_path), settings, tmp_path / "file")
+
+
+def test_a_session_that_is_resumed_may_ask_another_model(tmp_path):
+    folder = create_session(
+        make_spec(tmp_path), make_settings(tmp_path, model="one/model", api_base="http://one"), tmp_path
+    )
+    name_model(folder, "another/model", "")
+    settings = open_session(folder).settings
+    assert (settings.model, settings.api_base) == ("another/model", "")
+
+
+def test_last_is_the_one_last_used(tmp_path):
+    earlier, later = (create_session(make_spec(tmp_path), make_settings(tmp_path), tmp_path) for _ in range(2))
+    assert find_session(tmp_path, "last") in (earlier, later)
+    os.utime(later / "session.json", (1, 1))
+    assert find_session(tmp_path, "last") == earlier
