@@ -28,7 +28,7 @@ from agent.landing_desk import LandingDesk
 from agent.loop import Ended
 from agent.running import SHELL_LOST, Running
 from agent.session import Session, open_session
-from agent.state import SessionState
+from agent.state import CUT_OFF, SessionState
 from agent.store import SessionWriter, encode, read_events
 from agent.stream import Stream
 from sandbox.errors import EnvironmentFault, ExitCode, InternalError, LandingRefused, WarpsmithError, machine_fault
@@ -102,7 +102,7 @@ class Engine:
         except LandingRefused as refused:
             self._complain(refused)
         if self._state.running:
-            self._running.close_open_calls("Interrupted: the session was resumed before this was done.")
+            self._running.close_open_calls(f"{CUT_OFF}: the session was resumed before this was done.")
             self._stream.emit(
                 ev.RunEnded(reason=EndReason.INTERRUPTED, detail="The engine was stopped during the run.")
             )

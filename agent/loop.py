@@ -14,6 +14,7 @@ from agent.asking import ask
 from agent.events import EndReason
 from agent.model import ContextTooLong, Model, ModelRefused, Piece, RunStopped
 from agent.redact import Redactor
+from agent.state import CUT_OFF
 from agent.stream import Stream
 from agent.tool_calls import ToolCall, understand
 from agent.tools.base import Tool, ToolResult
@@ -170,7 +171,7 @@ class Loop:
                     for call in group:
                         await self._run_call(call)
         except asyncio.CancelledError:
-            self.close_open_calls("Interrupted by the developer before it was done.")
+            self.close_open_calls(f"{CUT_OFF} by the developer before it was done.")
             raise
         except BaseExceptionGroup as group_error:
             raise group_error.exceptions[0] from None

@@ -16,6 +16,7 @@ from typing import Any
 from agent import events as ev
 from agent.model import Answer, Messages, ModelRefused, OnPiece, Piece, RunStopped
 from agent.session import SESSION_FILE, find_session, open_session
+from agent.state import CUT_OFF
 from agent.store import read_events
 from sandbox.errors import UsageError
 
@@ -63,14 +64,21 @@ class ReplayModel:
         Raises:
             RunStopped: Today's results no longer fit the recording, or it is over.
         """
-        position = sum(isinstance(event, ev.ModelTurn) for event in self._today)
         self._compare()
-        if position >= len(self._turns):
+        places = _Places()
+        for event in self._today:
+            places.pass_over(event)
+        if places.cut_off:
+            turn = self._turns[places.turn - 1]
+            message = _only(turn.message, places.cut_off)
+        elif places.turn < len(self._turns):
+            turn = self._turns[places.turn]
+            message = turn.message
+        else:
             raise RunStopped(ev.EndReason.FINISHED, "The recording ends here.")
-        turn = self._turns[position]
-        await self._play(turn.message, on_piece)
+        await self._play(message, on_piece)
         return Answer(
-            message=turn.message,
+            message=message,
             finish_reason=turn.finish_reason,
             model=turn.model,
             reasoning=turn.reasoning,
@@ -122,21 +130,75 @@ Outcome = tuple[str, bool, tuple[bool | None, ...]]
 """A call's tool, whether it went well, and of its attempt: built, guarded, verified (null for what did not run)."""
 
 
+class _Places:
+    """Finds the place of each call in a recording: the answer it belongs to, and its number there.
+
+    Ids may repeat, so places name the calls. Calls that were cut off by an interruption or a kill are asked for again in
+    an answer of their own, which belongs to the answer they first stood in.
+
+    Attributes:
+        turn: How many answers there were.
+        cut_off: Numbers of the last answer's calls that were cut off.
+    """
+
+    def __init__(self) -> None:
+        self.turn = 0
+        self.cut_off: list[int] = []
+        self._numbers: dict[str, int] = {}
+        self._last: ev.ModelTurn | None = None
+
+    def pass_over(self, event: ev.Event) -> tuple[int, int] | None:
+        """Take the next event; return the place of a call that ended by itself."""
+        if isinstance(event, ev.ModelTurn):
+            self._begin(event)
+        elif isinstance(event, ev.ToolFinished) and event.call_id in self._numbers:
+            number = self._numbers[event.call_id]
+            if not _was_cut_off(event):
+                return (self.turn, number)
+            self.cut_off.append(number)
+        return None
+
+    def _begin(self, event: ev.ModelTurn) -> None:
+        calls = _calls(event.message)
+        cut_off = _calls(_only(self._last.message, self.cut_off)) if self._last else []
+        again = bool(cut_off) and _same(calls, cut_off)
+        numbers = self.cut_off if again else list(range(len(calls)))
+        self._numbers = {call["id"]: number for call, number in zip(calls, numbers, strict=True)}
+        self.cut_off = []
+        if not again:
+            self.turn, self._last = self.turn + 1, event
+
+
+def _calls(message: dict[str, Any]) -> list[dict[str, Any]]:
+    return list(message.get("tool_calls") or ())
+
+
+def _same(some: Sequence[dict[str, Any]], others: Sequence[dict[str, Any]]) -> bool:
+    return [call["function"] for call in some] == [call["function"] for call in others]
+
+
+def _only(message: dict[str, Any], numbers: Sequence[int]) -> dict[str, Any]:
+    """Return an answer with only these of its calls, and without its words."""
+    return {**message, "content": "", "tool_calls": [_calls(message)[number] for number in numbers]}
+
+
+def _was_cut_off(event: ev.ToolFinished) -> bool:
+    return not event.ok and str(event.message.get("content", "")).startswith(CUT_OFF)
+
+
 def _outcomes(events: Sequence[ev.Event]) -> Iterator[tuple[tuple[int, int], Outcome]]:
-    """Yield each finished call's place (answer, call of it) and outcome. Ids may repeat, so places name the calls."""
-    turn = 0
-    ids: dict[str, int] = {}
+    """Yield each finished call's place (answer, call of it) and outcome."""
+    places = _Places()
     judged: dict[str | None, tuple[bool | None, ...]] = {}
     for event in events:
-        match event:
-            case ev.ModelTurn():
-                turn, judged = turn + 1, {}
-                ids = {call["id"]: index for index, call in enumerate(event.message.get("tool_calls") or ())}
-            case ev.Attempt():
-                parts = (event.verdict[part] for part in ("build", "guard", "verify"))
-                judged[event.call_id] = tuple(part["ok"] if part else None for part in parts)
-            case ev.ToolFinished() if event.call_id in ids:
-                yield (turn, ids[event.call_id]), (event.name, event.ok, judged.get(event.call_id, ()))
+        place = places.pass_over(event)
+        if isinstance(event, ev.ModelTurn):
+            judged = {}
+        elif isinstance(event, ev.Attempt):
+            parts = (event.verdict[part] for part in ("build", "guard", "verify"))
+            judged[event.call_id] = tuple(part["ok"] if part else None for part in parts)
+        elif isinstance(event, ev.ToolFinished) and place is not None:
+            yield place, (event.name, event.ok, judged.get(event.call_id, ()))
 
 
 def _alike(recorded: Outcome, today: Outcome) -> bool:

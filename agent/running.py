@@ -18,6 +18,7 @@ from agent.prompt import opening_message, shows_whole, system_message
 from agent.redact import Redactor
 from agent.session import Session
 from agent.skills import load_skills
+from agent.state import CUT_OFF
 from agent.store import read_blob, read_events
 from agent.stream import Stream
 from agent.tools import WorkspaceTools, workspace_tools
@@ -165,7 +166,7 @@ class Running:
         if len(state.messages) < 2:
             self._begin_conversation()
             return
-        self.close_open_calls("Interrupted before this was done.")
+        self.close_open_calls(f"{CUT_OFF} before this was done.")
         if self._resumed:
             self._resumed = False
             self._notice(SHELL_LOST)

@@ -16,6 +16,9 @@ from agent.ranking import best_of
 from sandbox.reward import undecided
 from sandbox.verdict import Tier, Verdict
 
+CUT_OFF = "Interrupted"
+"""How the result of a call begins that was cut off before it was done."""
+
 
 @dataclass(frozen=True)
 class Judged:

@@ -105,3 +105,44 @@ def test_a_model_is_chosen_by_the_settings(recording, tmp_path):
         make_model(make_settings(tmp_path, model="replay:nothing"), "cpu")
     with pytest.raises(ModelUnavailable, match="No model is chosen"):
         make_model(make_settings(tmp_path), "cpu")
+
+
+THREE = make_turn("All at once.", ("Read", {"path": "a"}), ("Write", {"path": "a"}), ("Check", {}))
+
+
+def cut_off(name, call_id):
+    message = {"role": "tool", "tool_call_id": call_id, "content": "Interrupted by the developer before it was done."}
+    return ev.ToolFinished(call_id=call_id, name=name, ok=False, message=message, seconds=0)
+
+
+async def test_calls_that_were_cut_off_are_asked_for_again_and_then_compared(tmp_path):
+    ids = [call["id"] for call in THREE.message["tool_calls"]]
+    done = [result("Read", call_id=ids[0]), result("Write", call_id=ids[1]), result("Check", call_id=ids[2])]
+    model = ReplayModel(make_recording(tmp_path, THREE, *done, DONE), "cpu")
+    for event in (THREE, done[0], cut_off("Write", ids[1]), cut_off("Check", ids[2])):
+        model.observe(event)
+    again = (await ask(model))[0].message
+    assert again["content"] == ""
+    assert [call["function"]["name"] for call in again["tool_calls"]] == ["Write", "Check"]
+    model.observe(ev.ModelTurn(**{**vars(THREE), "message": again}))
+    for event in (result("Write", call_id=ids[1]), cut_off("Check", ids[2])):
+        model.observe(event)
+    last = (await ask(model))[0].message
+    assert [call["function"]["name"] for call in last["tool_calls"]] == ["Check"]
+    model.observe(ev.ModelTurn(**{**vars(THREE), "message": last}))
+    model.observe(result("Check", call_id=ids[2]))
+    assert (await ask(model))[0].message == DONE.message
+
+
+async def test_a_call_that_was_asked_for_again_may_still_diverge(tmp_path):
+    ids = [call["id"] for call in THREE.message["tool_calls"]]
+    done = [result("Read", call_id=ids[0]), result("Write", call_id=ids[1]), result("Check", call_id=ids[2])]
+    model = ReplayModel(make_recording(tmp_path, THREE, *done, DONE), "cpu")
+    for event in (THREE, done[0], done[1], cut_off("Check", ids[2])):
+        model.observe(event)
+    again = (await ask(model))[0].message
+    model.observe(ev.ModelTurn(**{**vars(THREE), "message": again}))
+    model.observe(result("Check", ok=False, call_id=ids[2]))
+    with pytest.raises(RunStopped, match="Check call of answer 1") as stopped:
+        await ask(model)
+    assert stopped.value.reason == ev.EndReason.REPLAY_DIVERGED
