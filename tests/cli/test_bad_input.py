@@ -193,7 +193,9 @@ def test_a_full_disk_is_3_and_not_the_candidates_fault(
 
 
 @needs_root
-@pytest.mark.parametrize("command", [["demo", "--headless"], ["run", "scale.py"]], ids=["demo", "run"])
+@pytest.mark.parametrize(
+    "command", [["demo", "--headless"], ["run", "scale.py", "--model", "replay:demo-cpu"]], ids=["demo", "run"]
+)
 def test_a_full_home_is_3(cli: Cli, task: Path, small_disk: Path, command: list[str]) -> None:
     done = cli.run(*command, "--device", "cpu", "--home", small_disk)
     done.says("space")

@@ -105,7 +105,7 @@ def test_without_git_the_demo_and_the_doctor_say_so(cli: Cli) -> None:
 
 
 def test_a_place_that_cannot_be_written_is_the_environments_fault(cli: Cli, task: Path) -> None:
-    for command in (["demo", "--headless"], ["run", str(task)]):
+    for command in (["demo", "--headless"], ["run", str(task), "--model", "replay:demo-cpu"]):
         done = cli.run(*command, "--device", "cpu", "--home", "/proc/nothing")
         done.says("error:", "/proc/nothing", "--home")
         assert done.code == 3
