@@ -99,11 +99,11 @@ class Model(Protocol):
         """Be told of an event of the session."""
 
 
-def make_model(settings: Settings, device: str) -> Model:
-    """Return the model that the settings name; ``device`` is the session's kind, ``cpu`` or ``cuda``.
+def require_model(settings: Settings) -> None:
+    """Refuse settings that name no model.
 
     Raises:
-        ModelUnavailable: None is named; or there is no such recording, or it is for the other kind of device.
+        ModelUnavailable: None is named.
     """
     if not settings.model:
         raise ModelUnavailable(
@@ -111,6 +111,15 @@ def make_model(settings: Settings, device: str) -> Model:
             where="setting 'model'",
             next_step="Name one with --model or WARPSMITH_MODEL: a LiteLLM model name, or replay:SESSION.",
         )
+
+
+def make_model(settings: Settings, device: str) -> Model:
+    """Return the model that the settings name; ``device`` is the session's kind, ``cpu`` or ``cuda``.
+
+    Raises:
+        ModelUnavailable: None is named; or there is no such recording, or it is for the other kind of device.
+    """
+    require_model(settings)
     if settings.model.startswith("replay:"):
         from agent.replay import ReplayModel, find_recording
 

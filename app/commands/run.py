@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 
 from app.commands.options import add_machine_options, add_model_options, add_task_options, settings_from, task_from
-from sandbox.errors import ModelUnavailable
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -29,12 +28,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def main(options: argparse.Namespace) -> int:
     """Run the session to its end."""
     from agent.headless import run
+    from agent.model import require_model
 
     settings = settings_from(options)
-    if not settings.model:
-        raise ModelUnavailable(
-            "No language model is chosen.",
-            where="setting 'model'",
-            next_step="Name one with --model or WARPSMITH_MODEL: a LiteLLM model name, or replay:SESSION.",
-        )
+    require_model(settings)
     return run(task_from(options, options.target, settings), settings, json=options.json, land=options.land)
