@@ -147,7 +147,7 @@ def find_session(home: Path, name: str) -> Path:
         return Path(name).resolve()
     folders = list(_folders(home))
     if name == "last" and folders:
-        return max(folders, key=_changed)
+        return max(folders, key=lambda folder: (_changed(folder), open_session(folder).created))
     found = [f for f in folders if f.name.startswith(name) or _id(f).startswith(name)]
     if len(found) == 1:
         return found[0]

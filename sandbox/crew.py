@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import getpass
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -31,6 +33,8 @@ class Crew:
         spec: The task.
         isolation: How workers are isolated.
         cache: Where compiled baselines and kernels are kept.
+        temporary: An empty folder for whatever bench and zygote leave lying about: a compiler that is killed leaves its
+            intermediate files.
         limits: Time and memory limits.
         check: Called while waiting; raises to give up.
 
@@ -52,12 +56,14 @@ class Crew:
         spec: TaskSpec,
         isolation: Isolation,
         cache: Path,
+        temporary: Path,
         limits: JudgeLimits,
         check: Callable[[], None],
     ) -> None:
         self._spec = spec
         self._isolation = isolation
         self._cache = cache
+        self._temporary = temporary
         self._limits = limits
         self.check = check
         self._bench: Bench | None = None
@@ -76,6 +82,7 @@ class Crew:
 
     def open(self) -> None:
         """Start what does not run, and wait until it is ready."""
+        self._keep_compiled_headers()
         if self._zygote is None or not self._zygote.alive:
             self._zygote = Zygote(self._spec, self._zygote_variables(), self._worker_variables(), self.check)
         if self._bench is None or not self._bench.alive:
@@ -162,6 +169,14 @@ class Crew:
         project = self._spec.root if "." in self._spec.module_name else self._spec.path.parent
         return (*interpreter_paths(self._spec.python), project, HARNESS)
 
+    def _keep_compiled_headers(self) -> None:
+        """Let torch find the headers that it compiled for an earlier judge: it keeps them in the temporary folder only."""
+        headers = self._cache / "compiled" / "headers"
+        headers.mkdir(parents=True, exist_ok=True)
+        link = self._temporary / f"torchinductor_{_user()}"
+        if not link.is_symlink():
+            link.symlink_to(headers.resolve(), target_is_directory=True)
+
     def _bench_variables(self) -> dict[str, str]:
         compiled = self._cache / "compiled"
         return {
@@ -174,9 +189,18 @@ class Crew:
         return {**self._developer_variables(), "OPENBLAS_NUM_THREADS": "1"}
 
     def _developer_variables(self) -> dict[str, str]:
-        return {**os.environ, **self._spec.env, "PYTHONDONTWRITEBYTECODE": "1"}
+        temporary = {"TMPDIR": str(self._temporary)}
+        return {**os.environ, **self._spec.env, **temporary, "PYTHONDONTWRITEBYTECODE": "1"}
 
     def _worker_variables(self) -> dict[str, str]:
         path = f"{self._spec.python.parent}:/usr/local/cuda/bin:/usr/local/bin:/usr/bin:/bin"
         shared = {key: value for key, value in os.environ.items() if key.startswith(_SHARED_VARIABLES)}
         return {"PATH": path, **shared, **self._spec.env, "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def _user() -> str:
+    """Return the user's name as torch writes it into its folder's name (``torch._inductor.runtime.cache_dir_utils``)."""
+    try:
+        return re.sub(r'[\\/:*?"<>|]', "_", getpass.getuser())
+    except (KeyError, OSError):  # a container may run as a user whom no table knows
+        return f"uid_{os.getuid()}"

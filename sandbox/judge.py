@@ -6,6 +6,7 @@ trusted bench with the reference, and a worker for each placement of the candida
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import shutil
@@ -22,6 +23,7 @@ from sandbox.judge_limits import JudgeLimits
 from sandbox.original import OperatorTime, OriginalProfile
 from sandbox.processes import Cancelled, ProcessLost
 from sandbox.progress import Progress, Stage, silent
+from sandbox.scratch import scratch_folder
 from sandbox.snapshot import digest, read_candidate, write_snapshot
 from sandbox.task import TaskSpec
 from sandbox.timekeeper import Timekeeper
@@ -67,6 +69,7 @@ class Judge:
         self._cancel: threading.Event | None = None
         self._work: Path | None = None
         self._crew: Crew | None = None
+        self._temporary = contextlib.ExitStack()
 
     def __enter__(self) -> Judge:
         self.open()
@@ -88,7 +91,8 @@ class Judge:
         self._scratch.mkdir(parents=True, exist_ok=True)
         self._work = Path(tempfile.mkdtemp(prefix="judge-", dir=self._scratch))
         self._work.chmod(0o755)
-        self._crew = Crew(self.spec, self._isolation, self._cache, self._limits, self._check_cancel)
+        temporary = self._temporary.enter_context(scratch_folder("warpsmith-judge-"))
+        self._crew = Crew(self.spec, self._isolation, self._cache, temporary, self._limits, self._check_cancel)
         try:
             self._crew.open()
             self._crew.rest()
@@ -174,6 +178,7 @@ class Judge:
         if self._crew is not None:
             self._crew.close()
             self._crew = None
+        self._temporary.close()
         if self._work is not None:
             shutil.rmtree(self._work, ignore_errors=True)
             self._work = None

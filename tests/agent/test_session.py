@@ -57,8 +57,7 @@ def test_sessions_are_found_by_last_by_beginning_of_the_id_and_by_path(tmp_path)
     settings = make_settings(tmp_path)
     spec, home = make_spec(tmp_path), settings.home
     folders = [create_session(spec, settings, home) for _ in range(2)]
-    by_name = sorted(folders)
-    assert find_session(home, "last") == by_name[-1]
+    assert find_session(home, "last") == folders[-1]
     assert find_session(home, open_session(folders[0]).id[:8]) == folders[0]
     assert find_session(home, str(folders[1])) == folders[1]
     with pytest.raises(UsageError, match="no session 'zzz'"):

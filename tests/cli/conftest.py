@@ -129,8 +129,7 @@ class Cli:
         return left
 
     def _files(self) -> list[Path]:
-        # torch keeps compiled headers there for the next process, wherever its cache is.
-        return [path for path in Path(self.variables["TMPDIR"]).iterdir() if not path.name.startswith("torchinductor_")]
+        return list(Path(self.variables["TMPDIR"]).iterdir())
 
     def _running(self) -> list[str]:
         return [" ".join(p.cmdline()[:4]) for p in self.processes() if p.status() != psutil.STATUS_ZOMBIE]

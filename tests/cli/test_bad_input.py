@@ -293,13 +293,16 @@ def test_a_killed_check_takes_its_processes_along_and_the_next_removes_its_files
 
 
 @pytest.mark.slow
-def test_a_killed_engine_loses_nothing(cli: Cli) -> None:
+def test_a_killed_engine_loses_nothing_and_the_next_check_removes_its_files(
+    cli: Cli, task: Path, candidate: Write
+) -> None:
     process = cli.start("demo", "--headless", "--device", "cpu")
     until_said(cli, process, "attempt 1")
     find(cli, "agent.engine").kill()
     done = cli.finish(process)
     done.says("The engine was killed by SIGKILL", "1 attempts", "warpsmith sessions resume")
     assert done.code == 4
+    assert cli.check(task, candidate(python="def (")).code == 1
     assert not cli.left_behind()
     shown = cli.run("sessions", "show", "last")
     shown.says("attempt 1", "stopped")

@@ -13,8 +13,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from sandbox.isolation import best_isolation
 from sandbox.judge import Judge
-from tests.sandbox.judge.conftest import Write, kernel
+from tests.sandbox.judge.conftest import LIMITS, REFERENCE, Write, kernel, write_task
 
 
 def _named(role: str) -> list[psutil.Process]:
@@ -85,3 +86,18 @@ time.sleep(1000)
     parent.wait()
     _, left = psutil.wait_procs(ours, timeout=60)
     assert not left
+
+
+def test_what_is_left_in_the_temporary_folder_goes_with_the_judge(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    leaving = REFERENCE + "\nimport tempfile\ntempfile.mkstemp(prefix='left-')\n"
+    spec = write_task(tmp_path, leaving)
+    with Judge(spec, isolation=best_isolation(), cache=cache, scratch=tmp_path / "scratch", limits=LIMITS):
+        left = [path for path in temporary.rglob("left-*") if path.is_file()]
+        assert len(left) == 2, "bench and zygote import the module"
+    assert not list(temporary.iterdir())
