@@ -6,65 +6,19 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import psutil
 import pytest
 
+from tests.scale_task import Write, reference, write_candidate
+
 COMMAND = [str(Path(sys.executable).parent / "warpsmith")]
 """The installed script: unlike ``python -m``, it looks for nothing in the current folder."""
 
 MARK = "WARPSMITH_TEST_RUN"
-
-TASK = """
-import torch
-from torch import nn
-
-class Model(nn.Module):
-    def __init__(self, dim):
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(dim))
-
-    def forward(self, x, y):
-        return torch.relu(x * self.weight + y)
-
-def get_inputs():
-    return [torch.randn(16, 256), torch.randn(16, 256)]
-
-def get_init_inputs():
-    return [256]
-"""
-
-CANDIDATE = """
-import torch
-from torch import nn
-from kernels import scale_add
-
-class ModelNew(nn.Module):
-    def __init__(self, dim):
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(dim))
-
-    def forward(self, x, y):
-        out = torch.empty_like(x)
-        scale_add(x, self.weight, y, out, x.shape[0], x.shape[1])
-        return out
-"""
-
-KERNEL = """
-#include <cstdint>
-INCLUDES
-extern "C" int scale_add(const float* x, const float* w, const float* y, float* out, int64_t n, int64_t d) {
-  BEFORE
-  for (int64_t i = 0; i < n * d; ++i) {
-    const float value = x[i] * w[i % d] + y[i];
-    out[i] = value > 0 ? value : 0;
-  }
-  return 0;
-}
-"""
 
 
 @dataclass(frozen=True)
@@ -160,30 +114,14 @@ def cli(tmp_path: Path) -> Cli:
     return make_cli(tmp_path)
 
 
-Write = Callable[..., Path]
-
-
 @pytest.fixture
 def task(tmp_path: Path) -> Path:
     """A KernelBench file."""
-    (tmp_path / "scale.py").write_text(TASK)
+    (tmp_path / "scale.py").write_text(reference(16, 256))
     return tmp_path / "scale.py"
-
-
-def kernel(before: str = "", includes: Sequence[str] = ()) -> str:
-    """The right kernel, with something before its loop."""
-    named = "\n".join(f"#include <{name}>" for name in includes)
-    return KERNEL.replace("INCLUDES", named).replace("BEFORE", before)
 
 
 @pytest.fixture
 def candidate(tmp_path: Path) -> Write:
     """Write a candidate for the task and return its folder."""
-
-    def write(kernel_source: str = kernel(), python: str = CANDIDATE) -> Path:
-        (tmp_path / "candidate" / "kernels").mkdir(parents=True, exist_ok=True)
-        (tmp_path / "candidate" / "model_new.py").write_text(python)
-        (tmp_path / "candidate" / "kernels" / "scale_add.cpp").write_text(kernel_source)
-        return tmp_path / "candidate"
-
-    return write
+    return partial(write_candidate, tmp_path / "candidate")

@@ -15,7 +15,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.cli.conftest import CANDIDATE, Cli, Write, kernel
+from tests.cli.conftest import Cli
+from tests.scale_task import MODEL_NEW, Write, kernel
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("judge")]
 
@@ -94,17 +95,17 @@ def test_without_a_compiler_it_is_3_and_not_the_candidates_fault(cli: Cli, task:
 @pytest.mark.parametrize(
     ("before", "includes", "words"),
     [
-        ('int wrong = "text";', [], ["does not build", "kernels/scale_add.cpp:5"]),
-        ("*(volatile int*)0 = 1;", [], ["crashed with SIGSEGV in scale_add (model_new.py:"]),
+        ('int wrong = "text";', "", ["does not build", "kernels/scale_add.cpp:5"]),
+        ("*(volatile int*)0 = 1;", "", ["crashed with SIGSEGV in scale_add (model_new.py:"]),
         (
             "static char many[1 << 20]; memset(many, 'a', sizeof many);"
             "for (int i = 0; i < 1024; ++i) fwrite(many, 1, sizeof many, stdout);" + REFUSES,
-            ["cstdio", "cstring"],
+            "cstdio cstring",
             ["scale_add returned error 5"],
         ),
         pytest.param(
             "for (;;) { char* more = (char*)malloc(1 << 28); if (!more) return 5; memset(more, 1, 1 << 28); }",
-            ["cstdlib", "cstring"],
+            "cstdlib cstring",
             ["not correct", "scale_add"],
             marks=pytest.mark.slow,
         ),
@@ -112,9 +113,9 @@ def test_without_a_compiler_it_is_3_and_not_the_candidates_fault(cli: Cli, task:
     ids=["does not compile", "crashes", "prints 1 GB", "takes all memory"],
 )
 def test_a_bad_kernel_is_1_and_told_with_its_place(
-    cli: Cli, task: Path, candidate: Write, before: str, includes: list[str], words: list[str]
+    cli: Cli, task: Path, candidate: Write, before: str, includes: str, words: list[str]
 ) -> None:
-    done = cli.check(task, candidate(kernel(before, includes)))
+    done = cli.check(task, candidate(kernel(before, includes=includes)))
     done.says("The candidate is at fault", "reward   -1", *words)
     assert done.code == 1
     assert len(done.err) < 10_000
@@ -124,9 +125,9 @@ def test_a_bad_kernel_is_1_and_told_with_its_place(
 @pytest.mark.parametrize(
     ("python", "words"),
     [
-        (CANDIDATE.replace("import torch\n", "import os, torch\nos._exit(0)\n", 1), ["os._exit"]),
-        (CANDIDATE + "\ndef (\n", ["syntax", "model_new.py"]),
-        (CANDIDATE.replace("ModelNew", "Other"), ["ModelNew"]),
+        (MODEL_NEW.replace("import torch\n", "import os, torch\nos._exit(0)\n", 1), ["os._exit"]),
+        (MODEL_NEW + "\ndef (\n", ["syntax", "model_new.py"]),
+        (MODEL_NEW.replace("ModelNew", "Other"), ["ModelNew"]),
     ],
     ids=["leaves", "does not parse", "has no such class"],
 )

@@ -12,7 +12,8 @@ from agent.settings import load_settings
 from sandbox.errors import UsageError
 from sandbox.scratch import scratch_folder
 from sandbox.target import resolve_target
-from tests.cli.conftest import Cli, Write
+from tests.cli.conftest import Cli
+from tests.scale_task import Write
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,71 +11,13 @@ import pytest
 from sandbox.isolation import best_isolation
 from sandbox.judge import Judge
 from sandbox.judge_limits import JudgeLimits
-from sandbox.task import TaskSpec
 from sandbox.verdict import GuardReport, Verdict
+from tests.scale_task import MODEL_NEW, Write, cuda_kernel, reference, write_candidate, write_task
 
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not Path("/dev/nvidiactl").exists(), reason="there is no NVIDIA GPU"),
 ]
-
-REFERENCE = """
-import torch
-from torch import nn
-
-class Model(nn.Module):
-    def __init__(self, dim):
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(dim))
-
-    def forward(self, x, y):
-        return torch.relu(x * self.weight + y)
-
-def get_inputs():
-    return [torch.randn(2048, 4096), torch.randn(2048, 4096)]
-
-def get_init_inputs():
-    return [4096]
-"""
-
-MODEL_NEW = """
-import torch
-from torch import nn
-from kernels import scale_add
-
-class ModelNew(nn.Module):
-    def __init__(self, dim):
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(dim))
-
-    def forward(self, x, y):
-        out = torch.empty_like(x)
-        scale_add(x, self.weight, y, out, x.shape[0], x.shape[1])
-        return out
-"""
-
-KERNEL = """
-#include <cstdint>
-#include <cuda_runtime.h>
-
-__global__ void scale_add_kernel(const float4* x, const float4* w, const float4* y, float4* out, int64_t n, int64_t d) {
-  int64_t i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
-  if (i >= n) return;
-  float4 a = x[i], b = w[i % d], c = y[i];
-  BODY
-  out[i] = make_float4(fmaxf(a.x * b.x + c.x, 0.f), fmaxf(a.y * b.y + c.y, 0.f),
-                       fmaxf(a.z * b.z + c.z, 0.f), fmaxf(a.w * b.w + c.w, 0.f));
-}
-
-extern "C" int scale_add(const float* x, const float* w, const float* y, float* out, int64_t n, int64_t d,
-                         cudaStream_t stream) {
-  int64_t vectors = n * d / 4;
-  LAUNCH
-  scale_add_kernel<<<(vectors + 255) / 256, 256, 0, stream>>>((const float4*)x, (const float4*)w, (const float4*)y,
-                                                              (float4*)out, vectors, d / 4);
-  return cudaGetLastError();
-}
-"""
 
 SIDE_STREAM = """
   static cudaStream_t aside = nullptr;
@@ -83,32 +25,17 @@ SIDE_STREAM = """
   stream = aside;
 """
 
-Write = Callable[..., Path]
-
-
-def kernel(body: str = "", launch: str = "") -> str:
-    return KERNEL.replace("BODY", body).replace("LAUNCH", launch)
-
 
 @pytest.fixture
 def candidate(tmp_path: Path) -> Write:
-    def write(source: str = kernel(), python: str = MODEL_NEW) -> Path:
-        (tmp_path / "kernels").mkdir(exist_ok=True)
-        (tmp_path / "model_new.py").write_text(python)
-        (tmp_path / "kernels" / "scale_add.cu").write_text(source)
-        return tmp_path
-
-    return write
+    return partial(write_candidate, tmp_path, suffix=".cu")
 
 
 def open_judge(folder: Path, policy: str = "own-kernels") -> Judge:
-    (folder / "project").mkdir()
-    path = folder / "project" / "scale.py"
-    path.write_text(REFERENCE)
-    spec = TaskSpec("kernelbench", path, "Model", "scale", path.parent, Path(sys.executable), device="cuda:0")
+    spec = write_task(folder, reference(2048, 4096), device="cuda:0", policy=policy)
     limits = JudgeLimits(call_seconds=10.0)
     return Judge(
-        spec.with_changes(policy=policy),
+        spec,
         isolation=best_isolation(),
         cache=folder / "cache",
         scratch=folder / "scratch",
@@ -162,14 +89,14 @@ def test_the_original(judge: Judge) -> None:
 
 
 def test_a_wrong_kernel(judge: Judge, candidate: Write) -> None:
-    verdict = judge.check(candidate(kernel(body="c.y *= 1.001f;")))
+    verdict = judge.check(candidate(cuda_kernel(body="c.y *= 1.001f;")))
     tell(verdict)
     assert verdict.reward == -1
     assert verdict.profile is None
 
 
 def test_an_illegal_access_is_named_and_touches_nothing_else(judge: Judge, candidate: Write) -> None:
-    verdict = judge.check(candidate(kernel(body="out[i + (int64_t(1) << 40)] = a;")))
+    verdict = judge.check(candidate(cuda_kernel(body="out[i + (int64_t(1) << 40)] = a;")))
     tell(verdict)
     assert verdict.reward == -1
     assert "illegal memory access" in verdict.reason
@@ -178,7 +105,7 @@ def test_an_illegal_access_is_named_and_touches_nothing_else(judge: Judge, candi
 
 
 def test_a_kernel_that_never_returns_is_killed(judge: Judge, candidate: Write) -> None:
-    verdict = judge.check(candidate(kernel(body="while (*(volatile float*)x > -1e30f) {}")))
+    verdict = judge.check(candidate(cuda_kernel(body="while (*(volatile float*)x > -1e30f) {}")))
     tell(verdict)
     assert verdict.reward == -1
     assert "did not finish" in verdict.reason
@@ -187,7 +114,7 @@ def test_a_kernel_that_never_returns_is_killed(judge: Judge, candidate: Write) -
 
 def test_a_late_write_on_another_stream(judge: Judge, candidate: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sandbox.trial.check_source", lambda *_: GuardReport(ok=True))
-    verdict = judge.check(candidate(kernel(launch=SIDE_STREAM)))
+    verdict = judge.check(candidate(cuda_kernel(launch=SIDE_STREAM)))
     tell(verdict)
     assert verdict.reward == -1
     assert {"late-write", "side-stream"} & {finding.rule for finding in verdict.guard.findings}

@@ -22,7 +22,7 @@ from sandbox.lease import lease
 from sandbox.processes import BoundedLog
 from sandbox.snapshot import digest, read_candidate
 from sandbox.wire import Channel, ChannelClosed, ChannelGarbage, ChannelTimeout, pair
-from tests.sandbox.judge.conftest import Write
+from tests.scale_task import Write
 
 CPU = torch.device("cpu")
 

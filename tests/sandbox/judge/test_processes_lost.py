@@ -15,7 +15,8 @@ import pytest
 
 from sandbox.isolation import best_isolation
 from sandbox.judge import Judge
-from tests.sandbox.judge.conftest import LIMITS, REFERENCE, Write, kernel, write_task
+from tests.sandbox.judge.conftest import LIMITS
+from tests.scale_task import REFERENCE, Write, kernel, write_task
 
 
 def _named(role: str) -> list[psutil.Process]:
@@ -69,7 +70,8 @@ import sys, time
 from pathlib import Path
 from sandbox.isolation import best_isolation
 from sandbox.judge import Judge
-from tests.sandbox.judge.conftest import LIMITS, write_task
+from tests.sandbox.judge.conftest import LIMITS
+from tests.scale_task import write_task
 folder = Path(sys.argv[1])
 judge = Judge(write_task(folder), isolation=best_isolation(), cache=folder, scratch=folder, limits=LIMITS)
 judge.open()

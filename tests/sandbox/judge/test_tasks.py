@@ -17,7 +17,8 @@ from sandbox.isolation.limits import ResourceLimits
 from sandbox.judge import Judge
 from sandbox.task import TaskSpec
 from tests.conftest import skip_if_disturbed
-from tests.sandbox.judge.conftest import LIMITS, REFERENCE, Write, kernel, write_task
+from tests.sandbox.judge.conftest import LIMITS
+from tests.scale_task import REFERENCE, Write, kernel, write_task
 
 
 def make_judge(spec: TaskSpec, tmp_path: Path, cache: Path) -> Judge:

@@ -14,7 +14,7 @@ from sandbox.judge import Judge
 from sandbox.snapshot import digest, read_candidate
 from sandbox.verdict import Verdict
 from tests.conftest import skip_if_disturbed
-from tests.sandbox.judge.conftest import MODEL_NEW, Write, kernel
+from tests.scale_task import MODEL_NEW, Write, kernel
 
 
 def assert_rejected(verdict: Verdict, *words: str) -> None:
