@@ -5,5 +5,6 @@ from __future__ import annotations
 from sandbox.build.compile import Built, build_kernels
 from sandbox.build.manifest import Manifest, Recipe
 from sandbox.build.sources import has_sources
+from sandbox.build.target import ExtraFlags
 
-__all__ = ["Built", "Manifest", "Recipe", "build_kernels", "has_sources"]
+__all__ = ["Built", "ExtraFlags", "Manifest", "Recipe", "build_kernels", "has_sources"]

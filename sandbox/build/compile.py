@@ -19,7 +19,7 @@ from sandbox.build.resources import DeviceKernel, read_resources
 from sandbox.build.signature import FORM, Launcher, Parsed, parse_launchers
 from sandbox.build.sources import FOLDER, Source, Sources, read_sources
 from sandbox.build.store import Store
-from sandbox.build.target import Target, cpu_target, cuda_target
+from sandbox.build.target import ExtraFlags, Target, cpu_target, cuda_target
 from sandbox.errors import EnvironmentFault
 from sandbox.isolation import Isolation
 from sandbox.progress import Progress, Stage, silent
@@ -79,6 +79,7 @@ def build_kernels(
     site_packages: Sequence[Path] = (),
     seconds: float = TIME_LIMIT,
     cancel: threading.Event | None = None,
+    flags: ExtraFlags | None = None,
 ) -> Built:
     """Compile every kernel file below a folder into one library.
 
@@ -91,6 +92,7 @@ def build_kernels(
         site_packages: Folders of the developer's interpreter where a CUDA build of torch keeps cuBLAS and cuDNN.
         seconds: Time limit.
         cancel: Set from another thread to stop.
+        flags: Flags beside the usual ones.
 
     Raises:
         EnvironmentFault: This machine lacks a compiler or a library, or its disk is full.
@@ -104,6 +106,7 @@ def build_kernels(
         return _built(began, _Result(diagnostics=tuple(wrong)))
     names = [name for source in sources.sources for name in source.libraries]
     target = cpu_target() if arch == "cpu" else cuda_target(arch, names, tuple(site_packages))
+    target = target.with_flags(flags or ExtraFlags())
     try:
         result = _build(_Job(sources, parsed, target, arch), cache, isolation, progress, seconds, cancel)
     except InterruptedError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sandbox.build.sources import Source
@@ -25,6 +25,14 @@ _QUIET = {
     "g++": ("-fdiagnostics-color=never", "-fno-diagnostics-show-caret", "-fmax-errors=30"),
     "clang++": ("-fno-color-diagnostics", "-fno-caret-diagnostics", "-ferror-limit=30"),
 }
+
+
+@dataclass(frozen=True)
+class ExtraFlags:
+    """Flags beside the usual ones, for looking at kernels in a way that is no verdict; like all flags, part of the keys."""
+
+    compile: tuple[str, ...] = ()
+    link: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -56,6 +64,10 @@ class Target:
     search: tuple[str, ...] = ()
     libraries: tuple[Library, ...] = ()
     readable: tuple[Path, ...] = ()
+
+    def with_flags(self, extra: ExtraFlags) -> Target:
+        """Return the same target with more flags, which come last and so win."""
+        return replace(self, flags=self.flags + extra.compile, link_flags=self.link_flags + extra.link)
 
     def compile_flags(self, source: Source) -> tuple[str, ...]:
         """Return the flags of one file, free of this machine's folders."""
