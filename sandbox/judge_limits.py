@@ -12,7 +12,8 @@ class TierLimits:
     """What differs between a quick and a full verdict.
 
     Attributes:
-        cases: Verification cases with fresh inputs and state.
+        cases: Verification cases with fresh inputs and state. With none, only outputs of timed calls are compared, which
+            measures the judge itself sooner and is said in the verdict.
         placements: New workers with new buffers on both sides.
         profile_seconds: Measuring time, shared by the placements.
         pairs: Samples of each side in a placement to aim at, and at least to have.
