@@ -12,9 +12,10 @@ import hashlib
 import shutil
 import tempfile
 import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from sandbox.crew import Crew
 from sandbox.errors import EnvironmentFault
@@ -25,12 +26,14 @@ from sandbox.processes import Cancelled, ProcessLost
 from sandbox.progress import Progress, Stage, silent
 from sandbox.scratch import scratch_folder
 from sandbox.snapshot import digest, read_candidate, write_snapshot
+from sandbox.study import Study
 from sandbox.task import TaskSpec
 from sandbox.timekeeper import Timekeeper
 from sandbox.trial import Trial
 from sandbox.verdict import TaskIdentity, Tier, Verdict
 from sandbox.workers import TransportFailed
 
+T = TypeVar("T")
 _FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -157,21 +160,42 @@ class Judge:
             EnvironmentFault: The machine is at fault.
         """
         files = read_candidate(candidate, self.spec)
-        self._cancel = cancel
-        try:
+        with self._machine_blamed(cancel):
             return self._check(files, tier, progress or self._progress)
-        except ProcessLost as lost:
-            raise EnvironmentFault(f"The judge lost a process twice. {lost}", next_step="Check again.") from lost
-        except OSError as error:
-            if error.errno in _FULL_DISK:
-                raise EnvironmentFault(
-                    "The disk is full.",
-                    where=str(error.filename or self._work),
-                    next_step="Free some space and check again.",
-                ) from error
-            raise
-        finally:
-            self._cancel = None
+
+    def study(
+        self,
+        candidate: Path,
+        look: Callable[[Study], T],
+        progress: Progress | None = None,
+        cancel: threading.Event | None = None,
+    ) -> T:
+        """Look at a candidate in a way that is no verdict, and return what was seen.
+
+        Args:
+            candidate: A workspace folder, or the candidate's Python file.
+            look: Does it: ``profile_kernels``, ``sanitize``, ``sweep`` or ``ablate``.
+            progress: Told what is being done; the judge's own listener if absent.
+            cancel: Ends it soon after it is set.
+
+        Raises:
+            UsageError: There is no such candidate, or it cannot be looked at so.
+            EnvironmentFault: The machine is at fault, or it was cancelled.
+        """
+        files = read_candidate(candidate, self.spec)
+        listen = progress or self._progress
+        crew, work = self._opened()
+        try:
+            with self._machine_blamed(cancel):
+                snapshot = write_snapshot(files, work / "candidate")
+                study = Study(
+                    crew, self.spec, self._isolation, snapshot, files, work, self._limits, listen, self._cancel
+                )
+                seen = self._twice(lambda _: look(study), listen)
+                self._describe(crew)
+                return seen
+        except (Cancelled, InterruptedError) as error:
+            raise EnvironmentFault("It was interrupted before it was finished.") from error
 
     def close(self) -> None:
         """End every process this judge started, and remove its files."""
@@ -186,7 +210,8 @@ class Judge:
     def _check(self, files: dict[str, bytes], tier: Tier, progress: Progress) -> Verdict:
         crew, work = self._opened()
         snapshot = write_snapshot(files, work / "candidate")
-        for attempt in (1, 2):
+
+        def attempt(first: bool) -> Trial:
             trial = Trial(
                 crew,
                 self.spec,
@@ -196,28 +221,54 @@ class Judge:
                 tier,
                 self._limits,
                 progress,
-                forgiving=attempt == 1,
+                forgiving=first,
                 cancel=self._cancel,
             )
             try:
                 trial.run()
             except (Cancelled, InterruptedError):
                 trial.cancelled = True
-            except ProcessLost as lost:
-                if attempt == 2:
-                    raise
-                progress(Stage("task", f"starting again: {lost}"))
-                continue
-            except TransportFailed as failed:
-                if crew.transport == "host":
-                    raise EnvironmentFault(f"Processes cannot share memory: {failed}.") from failed
-                progress(Stage("task", f"sharing host memory instead of the device's: {failed}"))
-                crew.transport = "host"
-                continue
-            break
+            return trial
+
+        trial = self._twice(attempt, progress)
         crew.rest()
         self._describe(crew)
         return trial.verdict(self._identity(crew), digest(files), self.environment)
+
+    def _twice(self, work: Callable[[bool], T], progress: Progress) -> T:
+        """Do ``work``, told whether it is the first time; again where a process was lost or memory could not be shared."""
+        crew, _ = self._opened()
+        try:
+            return work(True)
+        except ProcessLost as lost:
+            progress(Stage("task", f"starting again: {lost}"))
+        except TransportFailed as failed:
+            if crew.transport != "host":
+                progress(Stage("task", f"sharing host memory instead of the device's: {failed}"))
+                crew.transport = "host"
+        try:
+            return work(False)
+        except TransportFailed as failed:
+            raise EnvironmentFault(f"Processes cannot share memory: {failed}.") from failed
+
+    @contextlib.contextmanager
+    def _machine_blamed(self, cancel: threading.Event | None) -> Iterator[None]:
+        """Raise what the machine did wrong as its fault."""
+        self._cancel = cancel
+        try:
+            yield
+        except ProcessLost as lost:
+            raise EnvironmentFault(f"The judge lost a process twice. {lost}", next_step="Check again.") from lost
+        except OSError as error:
+            if error.errno in _FULL_DISK:
+                raise EnvironmentFault(
+                    "The disk is full.",
+                    where=str(error.filename or self._work),
+                    next_step="Free some space and check again.",
+                ) from error
+            raise
+        finally:
+            self._cancel = None
 
     def _opened(self) -> tuple[Crew, Path]:
         if self._crew is None or self._work is None:

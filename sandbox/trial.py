@@ -5,13 +5,13 @@ from __future__ import annotations
 import shutil
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sandbox.build import build_kernels, has_sources
+from sandbox.build import ExtraFlags, build_kernels, has_sources
 from sandbox.crew import Crew
 from sandbox.guard import check_source
 from sandbox.isolation import Isolation
@@ -58,6 +58,8 @@ class Trial:
         progress: Told what is being done.
         cancel: Stops the compilers.
         forgiving: Whether a killed worker is taken for an accident, which ``ProcessLost`` tells.
+        flags: Flags of the compilers beside the usual ones, for what is no verdict.
+        plans: Verification cases instead of the tier's, for what is no verdict.
 
     Attributes:
         cancelled: Whether the check was given up.
@@ -76,6 +78,8 @@ class Trial:
         *,
         forgiving: bool,
         cancel: threading.Event | None,
+        flags: ExtraFlags | None = None,
+        plans: Sequence[CasePlan] | None = None,
     ) -> None:
         self._crew = crew
         self._spec = spec
@@ -87,6 +91,8 @@ class Trial:
         self._progress = progress
         self._forgiving = forgiving
         self._cancel = cancel
+        self._flags = flags
+        self._given_plans = plans
         self._extensions = _extensions_folder(snapshot, files, spec)
         self._manifest: dict[str, Any] | None = None
         self._build: BuildReport | None = None
@@ -106,6 +112,13 @@ class Trial:
         for part in (self._run_build, self._run_guard, self._run_verify, self._run_profile):
             if not part():
                 return
+
+    def ready(self, *, verify: bool = True) -> str:
+        """Run what comes before timing, for what is no verdict; return what the candidate did wrong, or an empty text."""
+        parts = (self._run_build, self._run_guard, *([self._run_verify] if verify else []))
+        if all(part() for part in parts):
+            return ""
+        return reward(self._build, self._guard, self._verify, None)[1]
 
     def verdict(self, task: TaskIdentity, sha256: str, environment: Mapping[str, Any]) -> Verdict:
         """Return what was found, with its reward."""
@@ -139,6 +152,7 @@ class Trial:
                 progress=self._progress,
                 site_packages=self._crew.site_packages,
                 cancel=self._cancel,
+                flags=self._flags,
             )
         self._build = built.report
         self._manifest = None if built.manifest is None else built.manifest.to_json()
@@ -208,7 +222,7 @@ class Trial:
             return Verification(VerifyReport(ok=False, cases=(failed_case("load", str(failure)),)))
         try:
             verifier = self._verifier(worker)
-            verification = verifier.verify(self._plans())
+            verification = verifier.verify(self._given_plans or self._plans())
         finally:
             worker.stop()
         if verifier.died is not None:

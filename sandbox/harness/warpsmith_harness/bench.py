@@ -74,6 +74,7 @@ class Bench:
             "time": self._time,
             "recall": self._recall,
             "original": self._original,
+            "idle": self._idle,
         }
 
     def call_seconds(self) -> float:
@@ -220,6 +221,10 @@ class Bench:
 
         with all_threads(self.threads):
             return {**self.accepted, **profile(self._task, self.accepted)}, []
+
+    def _idle(self, request: Message) -> Answer:  # noqa: ARG002  # every operation takes its request
+        """Stop preparing, as every request does: the device is to be somebody else's."""
+        return {}, []
 
     def _prepare_mode(self, mode: str, seconds: float) -> None:
         """Compile a mode, until the parent asks for something else or is gone."""
