@@ -16,7 +16,10 @@ class TierLimits:
             measures the judge itself sooner and is said in the verdict.
         placements: New workers with new buffers on both sides.
         profile_seconds: Measuring time, shared by the placements.
-        pairs: Samples of each side in a placement to aim at, and at least to have.
+        pairs: Samples of each side in a placement at most; fewer where they are precise enough.
+        least_pairs: At least to have, however long that takes.
+        more_placements: Drawn beyond ``placements``, one at a time, while the next reward is undecided and the time that
+            one more would take is there.
     """
 
     cases: int
@@ -24,6 +27,7 @@ class TierLimits:
     profile_seconds: float
     pairs: int
     least_pairs: int
+    more_placements: int = 0
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,7 @@ class JudgeLimits:
         open_seconds: Starting an interpreter, importing the task's module, accepting the task.
         bench_seconds: One answer of the bench.
         compile_seconds: Warming one mode of torch.compile up.
+        autotune_seconds: The same for a mode that tries many kernels out.
         load_seconds: Loading the candidate in a worker that is ready.
         inline_load_seconds: The same where the candidate compiles its own extension.
         call_seconds: One request to the candidate, beyond what the reference took for the same.
@@ -45,11 +50,16 @@ class JudgeLimits:
     open_seconds: float = 180.0
     bench_seconds: float = 120.0
     compile_seconds: float = 90.0
+    autotune_seconds: float = 120.0
     load_seconds: float = 30.0
     inline_load_seconds: float = 400.0
     call_seconds: float = 20.0
     memory_bytes: int = 8 * GIBIBYTE
     processes: int = 256
     file_bytes: int = 2 * GIBIBYTE
-    quick: TierLimits = TierLimits(cases=5, placements=2, profile_seconds=1.6, pairs=60, least_pairs=6)
-    full: TierLimits = TierLimits(cases=8, placements=5, profile_seconds=12.0, pairs=120, least_pairs=10)
+    quick: TierLimits = TierLimits(
+        cases=5, placements=2, profile_seconds=1.6, pairs=200, least_pairs=6, more_placements=2
+    )
+    full: TierLimits = TierLimits(
+        cases=8, placements=5, profile_seconds=12.0, pairs=400, least_pairs=10, more_placements=2
+    )

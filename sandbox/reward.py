@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
+from sandbox.statistics import FASTER, SHORT_GAIN, SHORT_US, too_short_to_call
 from sandbox.verdict import BuildReport, GuardReport, ProfileReport, Reward, Speedup, VerifyReport
-
-FASTER = 0.95
-"""The whole interval of t / t_baseline must be under this for the candidate to count as faster."""
 
 FAILED: Reward = -1
 CORRECT: Reward = 1
@@ -48,14 +46,15 @@ def reward(
 def undecided(profile: ProfileReport) -> str:
     """Return ``eager`` or ``compile`` where that one's measured ratio would earn the next reward and its interval does not.
 
-    Then it is the measurement that is too coarse, not the candidate that is too slow; empty where that is not so.
+    Then it is the measurement that is too coarse, not the candidate that is too slow; empty where that is not so, and
+    where the times are too short for any measurement to tell.
     """
     for name in ("eager", "compile"):
         gain = profile.speedup.get(name)
         if gain is None:
             return ""
         if not _faster(gain):
-            return name if gain.ratio * FASTER > 1 else ""
+            return name if gain.ratio * FASTER > 1 and not _short(profile, name) else ""
     return ""
 
 
@@ -82,6 +81,8 @@ def _by_time(profile: ProfileReport) -> tuple[Reward | None, str]:
         return None, "The environment is at fault: the eager baseline could not be timed."
     against_eager, unsure = _told("eager", eager), undecided(profile)
     if not _faster(eager):
+        if _short(profile, "eager"):
+            return CORRECT, f"Correct; {_too_short('eager', eager)}."
         if unsure:
             return CORRECT, f"Correct; {_too_wide('eager', eager)}."
         if compiled is not None and _faster(compiled):
@@ -94,6 +95,10 @@ def _by_time(profile: ProfileReport) -> tuple[Reward | None, str]:
             f"Correct and faster than eager: {against_eager}; torch.compile cannot run the module{why}, so 2 is the most."
         )
     if not _faster(compiled):
+        if _short(profile, "compile"):
+            return BEATS_EAGER, (
+                f"Correct and faster than eager: {against_eager}; {_too_short('torch.compile', compiled)}."
+            )
         if unsure:
             return (
                 BEATS_EAGER,
@@ -113,6 +118,12 @@ def _faster(speedup: Speedup) -> bool:
     return speedup.low * FASTER > 1
 
 
+def _short(profile: ProfileReport, name: str) -> bool:
+    """Whether the ratio would earn the reward, and the times are too short to call it."""
+    gain, theirs = profile.speedup[name], profile.baselines[name].us(profile.judged_by)
+    return theirs is not None and gain.ratio * FASTER > 1 and too_short_to_call(profile.us, theirs, gain)
+
+
 def _told(name: str, speedup: Speedup) -> str:
     return f"{speedup.ratio:.2f} times {name} ({speedup.low:.2f} to {speedup.high:.2f})"
 
@@ -122,6 +133,13 @@ def _too_wide(name: str, speedup: Speedup) -> str:
     return (
         f"{speedup.ratio:.2f} times {name}, but the interval {interval} is too wide to tell: "
         "check again, or with tier full, which draws more placements"
+    )
+
+
+def _too_short(name: str, speedup: Speedup) -> str:
+    return (
+        f"{speedup.ratio:.2f} times {name} is too short to call: below {SHORT_US:.0f} us a gain under "
+        f"{SHORT_GAIN - 1:.0%} can be where the buffers lie"
     )
 
 

@@ -6,7 +6,7 @@ is null; the reward is null when nothing could be judged.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
 SCHEMA = "warpsmith.verdict/1"
@@ -14,6 +14,7 @@ SCHEMA = "warpsmith.verdict/1"
 Tier = Literal["quick", "full"]
 Reward = Literal[-1, 1, 2, 3]
 Severity = Literal["reject", "label"]
+JudgedBy = Literal["device", "latency"]
 T = TypeVar("T")
 
 
@@ -104,12 +105,53 @@ class Speedup:
 
 @dataclass(frozen=True)
 class Baseline:
-    """One way of running the reference. Times in microseconds; ``error`` says why it could not be timed."""
+    """One way of running the reference. Times in microseconds; ``error`` says why it could not be timed.
+
+    Attributes:
+        warm_us: As ``device_us``, with warm caches.
+        graphs: Whether it replays CUDA graphs, which take the host's share of launching away; see ``graph_us``.
+        prepare_seconds: How long torch.compile took to get it ready; null where there was nothing to do.
+    """
 
     mode: str
     device_us: float | None
     latency_us: float | None = None
     error: str = ""
+    warm_us: float | None = None
+    graphs: bool = False
+    prepare_seconds: float | None = None
+
+    def us(self, judged_by: JudgedBy) -> float | None:
+        """Return the time that the task is judged by."""
+        return self.latency_us if judged_by == "latency" else self.device_us
+
+
+@dataclass(frozen=True)
+class KernelRun:
+    """What one device kernel did in one call of the candidate, as the device's tracer saw it.
+
+    Attributes:
+        name: The function's name, without parameters.
+        calls: Launches in one call of the candidate.
+        us: Microseconds of all of them; ``share`` of the call's whole device time.
+        registers: A thread's.
+        shared_bytes: A block's, static and dynamic.
+        spill_bytes: From the build; null for a kernel that was not built here.
+        blocks: Of one launch.
+        threads: Of a block.
+        occupancy: Warps that fit on a multiprocessor over the most it holds; null where the tracer gave no geometry.
+    """
+
+    name: str
+    calls: int
+    us: float
+    share: float
+    registers: int | None = None
+    shared_bytes: int | None = None
+    spill_bytes: int | None = None
+    blocks: int | None = None
+    threads: int | None = None
+    occupancy: float | None = None
 
 
 @dataclass(frozen=True)
@@ -119,12 +161,20 @@ class ProfileReport:
     Attributes:
         device_us: Candidate, first to last device work of one call, median over placements (on the CPU: wall time of a call).
         latency_us: Candidate, from an idle device to a synchronised end of one call.
-        baselines: By name: ``eager``, ``compile`` (torch.compile's default mode) and ``best`` (the fastest measured).
+        baselines: By name: ``eager``, ``compile`` (torch.compile's default mode), every other mode, ``best`` (the fastest
+            measured) and, where that one replays CUDA graphs, ``best-no-graphs`` (the fastest that does not).
         speedup: By the same names; absent for a baseline that could not be timed.
         copy_us: A plain copy of as many bytes as the task must read and write.
-        samples: Raw microseconds, ``samples[side][placement]``, side being ``candidate`` or a baseline's mode.
+        samples: Raw microseconds of what the task is judged by, ``samples[side][placement]``, side being ``candidate`` or
+            a baseline's mode.
         disturbed: Why the times cannot be trusted, or empty.
         notes: What a reader should know ("too short to call", how wide the interval is).
+        judged_by: Which time speedups and reward are about.
+        warm_us: Candidate, as ``device_us`` with warm caches; full verdicts only.
+        graph_us: Candidate, replayed as a CUDA graph, as ``device_us``; null where that was not done.
+        graph_error: Why it cannot be captured into one, or empty.
+        kernels: What ran on the device in one call, by time; empty on the CPU and in quick verdicts.
+        remarkable: Set where the gain is so large that the developer's eyes are needed: what to look for.
     """
 
     device_us: float
@@ -135,6 +185,27 @@ class ProfileReport:
     samples: dict[str, list[list[float]]]
     disturbed: str = ""
     notes: tuple[str, ...] = ()
+    judged_by: JudgedBy = "device"
+    warm_us: float | None = None
+    graph_us: float | None = None
+    graph_error: str = ""
+    kernels: tuple[KernelRun, ...] = ()
+    remarkable: str = ""
+
+    @property
+    def us(self) -> float:
+        """The candidate's time that the task is judged by."""
+        return self.latency_us if self.judged_by == "latency" else self.device_us
+
+    @property
+    def placements(self) -> int:
+        """How many placements the candidate was timed in."""
+        return len(self.samples.get("candidate", ()))
+
+    @property
+    def of_copy(self) -> float | None:
+        """Which share of a plain copy's speed the candidate reaches: 1 is the floor of memory-bound work."""
+        return self.copy_us / self.device_us if self.copy_us > 0 and self.device_us > 0 else None
 
 
 @dataclass(frozen=True)
@@ -207,22 +278,21 @@ class Verdict:
             else VerifyReport(
                 verify["ok"], tuple(_known(VerifyCase, c) for c in verify["cases"]), tuple(verify.get("notes", ()))
             ),
-            profile=None
-            if profile is None
-            else ProfileReport(
-                device_us=profile["device_us"],
-                latency_us=profile["latency_us"],
-                baselines={name: _known(Baseline, b) for name, b in profile["baselines"].items()},
-                speedup={name: _known(Speedup, s) for name, s in profile["speedup"].items()},
-                copy_us=profile["copy_us"],
-                samples=profile["samples"],
-                disturbed=profile.get("disturbed", ""),
-                notes=tuple(profile.get("notes", ())),
-            ),
+            profile=None if profile is None else _profile(profile),
             reward=data["reward"],
             reason=data["reason"],
             seconds=_known(Seconds, data["seconds"]),
         )
+
+
+def _profile(data: dict[str, Any]) -> ProfileReport:
+    return replace(
+        _known(ProfileReport, data),
+        baselines={name: _known(Baseline, baseline) for name, baseline in data["baselines"].items()},
+        speedup={name: _known(Speedup, gain) for name, gain in data["speedup"].items()},
+        notes=tuple(data.get("notes", ())),
+        kernels=tuple(_known(KernelRun, kernel) for kernel in data.get("kernels", ())),
+    )
 
 
 def _known(record: type[T], data: dict[str, Any]) -> T:
