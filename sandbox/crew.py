@@ -5,14 +5,18 @@ from __future__ import annotations
 import getpass
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from sandbox.bench_client import Bench
-from sandbox.gpu_watch import DeviceWatch, watch_device
+from sandbox.devices import gpu_of, refuse_unshareable
+from sandbox.gpu_watch import DeviceWatch, LeasedWatch, watch_device
 from sandbox.isolation import Cell, Isolation, Limits, interpreter_paths
 from sandbox.judge_limits import JudgeLimits
+from sandbox.pool import Pool, device_name, pool_folders
+from sandbox.progress import Progress
 from sandbox.task import TaskSpec
 from sandbox.wire import HARNESS, Message
 from sandbox.workers import Worker, Zygote
@@ -48,7 +52,9 @@ class Crew:
         fresh: Why workers are started afresh instead of forked, or empty.
         transport: How tensors cross to workers: ``host`` or ``cuda``.
         check: Called while waiting; raises to give up.
-        kernels_cache, leases: Where compiled kernels and the devices' locks are.
+        kernels_cache: Where compiled kernels are.
+        pool: The way to the device, which other judges use too.
+        clocks: The device's clocks while something was last timed on it; empty where nothing tells.
     """
 
     def __init__(
@@ -78,7 +84,10 @@ class Crew:
         self.fresh = ""
         self.transport = "host" if spec.device == "cpu" else "cuda"
         self.kernels_cache = cache / "kernels"
-        self.leases = cache / "leases"
+        gpu = gpu_of(spec.device)
+        refuse_unshareable(gpu)
+        self.pool = Pool(device_name(gpu.uuid if gpu else "", spec.device), spec.id, check)
+        self.clocks: dict[str, float] = {}
 
     def open(self) -> None:
         """Start what does not run, and wait until it is ready."""
@@ -86,7 +95,7 @@ class Crew:
         if self._zygote is None or not self._zygote.alive:
             self._zygote = Zygote(self._spec, self._zygote_variables(), self._worker_variables(), self.check)
         if self._bench is None or not self._bench.alive:
-            self._bench = Bench(self._spec, self._bench_variables(), self.check)
+            self._bench = Bench(self._spec, self._bench_variables(), self.check, pool_folders())
             self._take(self._bench.open(self._limits.open_seconds))
         self.fresh = self._zygote.await_ready(self._limits.open_seconds)["fresh"]
 
@@ -95,11 +104,6 @@ class Crew:
         """Whether the task runs on a GPU."""
         return self._spec.device != "cpu"
 
-    @property
-    def device_name(self) -> str:
-        """A name of the device that every process of this machine gives it."""
-        return self.environment.get("gpu_uuid") or self._spec.device
-
     def patience(self, calls: int) -> float:
         """Return how many seconds the candidate may take for so many calls: much more than the reference would."""
         return self._limits.call_seconds + _PATIENCE * calls * self._reference_seconds
@@ -107,6 +111,17 @@ class Crew:
     def watch(self) -> DeviceWatch:
         """Return a watch on the device, for as long as something is timed."""
         return watch_device(self._spec.device, self.environment.get("gpu_uuid", ""))
+
+    @contextmanager
+    def alone(self, part: str, doing: str, progress: Progress) -> Iterator[LeasedWatch]:
+        """Have the device alone, and look at it; ``part`` and ``doing`` say what for, as in ``timing``."""
+        with self.pool.exclusive(part, doing, progress) as lease:
+            watch = LeasedWatch(self.watch(), lease)
+            try:
+                yield watch
+            finally:
+                self.clocks = watch.clocks()
+                watch.close()
 
     def rest(self) -> None:
         """Let the bench prepare what the next verdict needs."""
@@ -132,19 +147,41 @@ class Crew:
             self.open()
         assert self._zygote is not None  # open() made it
         kept = {"TORCH_EXTENSIONS_DIR": str(extensions)} if extensions else {}
-        cell = Cell(
-            readable=(*self._readable(), *candidate),
-            writable=(extensions,) if extensions else (),
+        cell = self.cell(candidate, [extensions] if extensions else [], {**variables, **kept})
+        return self._zygote.start_worker(self._isolation.worker_cell(cell), self._limits.open_seconds)
+
+    def cell(
+        self,
+        readable: Sequence[Path],
+        writable: Sequence[Path],
+        variables: Mapping[str, str],
+        *,
+        seconds: float | None = None,
+        sparse: bool = False,
+    ) -> Cell:
+        """Return the cell of whatever runs the candidate: it sees the task, the interpreter, and what is named here.
+
+        Args:
+            readable: The candidate's files, its library, and tools.
+            writable: What it may write to.
+            variables: Environment variables beside the usual ones.
+            seconds: Time limit of all of it.
+            sparse: Whether it maps far more memory than it uses.
+        """
+        return Cell(
+            readable=(*self._readable(), *readable),
+            writable=tuple(writable),
             cwd=Path("/tmp"),  # noqa: S108  # its own, and gone with it
-            env={**self._worker_variables(), **variables, **kept},
+            env={**self._worker_variables(), **variables},
             limits=Limits(
+                seconds=seconds,
                 memory_bytes=self._limits.memory_bytes + _COPIES * self.accepted["bytes_moved"],
                 processes=self._limits.processes + _THREADS_EACH_CPU * (os.cpu_count() or 1),
                 file_bytes=self._limits.file_bytes,
+                sparse=sparse,
             ),
             gpu=self._spec.device != "cpu",
         )
-        return self._zygote.start_worker(self._isolation.worker_cell(cell), self._limits.open_seconds)
 
     def close(self) -> None:
         """End everything."""
@@ -160,6 +197,7 @@ class Crew:
         self._reference_seconds = float(opened["call_seconds"])
         self.modes = [mode for mode in opened["modes"] if mode not in self.broken_modes]
         self.site_packages = tuple(Path(folder) for folder in opened["site_packages"])
+        self.pool.device = device_name(self.environment.get("gpu_uuid", ""), self._spec.device)
         if self.on_gpu:
             watch = self.watch()
             self.environment["driver"] = watch.driver

@@ -101,6 +101,7 @@ class Trial:
         self._profile: ProfileReport | None = None
         self._seconds: dict[str, float] = {}
         self._started = time.monotonic()
+        self._waited = crew.pool.waited
         self.cancelled = False
 
     def run(self) -> None:
@@ -123,6 +124,7 @@ class Trial:
     def verdict(self, task: TaskIdentity, sha256: str, environment: Mapping[str, Any]) -> Verdict:
         """Return what was found, with its reward."""
         earned, reason = reward(self._build, self._guard, self._verify, self._profile)
+        waited = self._crew.pool.waited - self._waited
         if self.cancelled:
             earned, reason = None, "The check was interrupted before it was finished."
         return Verdict(
@@ -136,7 +138,7 @@ class Trial:
             profile=self._profile,
             reward=earned,
             reason=reason,
-            seconds=Seconds(**self._seconds, total=time.monotonic() - self._started),
+            seconds=Seconds(**self._seconds, total=time.monotonic() - self._started - waited, waiting=waited),
         )
 
     def _run_build(self) -> bool:
@@ -164,7 +166,7 @@ class Trial:
         return self._guard.ok
 
     def _run_verify(self) -> bool:
-        with self._part("verify", "verifying"):
+        with self._part("verify", "verifying"), self._crew.pool.shared("verify", "verifying", self._progress):
             verification = self._verification()
         self._verify = verification.report
         self._add_findings(verification.findings)
@@ -194,7 +196,7 @@ class Trial:
         request = {
             "op": "load",
             "folder": str(self._snapshot),
-            "kernels": _kernels_name(self._spec),
+            "kernels": kernels_name(self._spec),
             "manifest": self._manifest,
             "threads": self._crew.threads,
         }
@@ -285,11 +287,11 @@ class Trial:
     @contextmanager
     def _part(self, name: str, text: str) -> Iterator[None]:
         self._progress(Stage(name, text))
-        started = time.monotonic()
+        started, waited = time.monotonic(), self._crew.pool.waited
         try:
             yield
         finally:
-            self._seconds[name] = time.monotonic() - started
+            self._seconds[name] = time.monotonic() - started - (self._crew.pool.waited - waited)
 
 
 def _extensions_folder(snapshot: Path, files: Mapping[str, bytes], spec: TaskSpec) -> Path | None:
@@ -302,7 +304,7 @@ def _extensions_folder(snapshot: Path, files: Mapping[str, bytes], spec: TaskSpe
     return folder
 
 
-def _kernels_name(spec: TaskSpec) -> str:
+def kernels_name(spec: TaskSpec) -> str:
     """Return the qualified name under which the candidate's file imports its kernels."""
     package = spec.module_name.rpartition(".")[0] if spec.kind == "module" else ""
     return f"{package}.{spec.kernels_module}" if package else spec.kernels_module

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 from sandbox.build.toolchain import find_nvcc
@@ -10,7 +11,7 @@ from sandbox.errors import EnvironmentFault
 from sandbox.isolation import Cell, Limits, interpreter_paths
 from sandbox.workspace import Workspace
 
-_LIMITS = {"processes": 2048, "file_bytes": 4 * 1024**3, "open_files": 8192}
+_LIMITS = Limits(processes=2048, file_bytes=4 * 1024**3, open_files=8192)
 
 
 def shell_cell(workspace: Workspace) -> Cell:
@@ -40,7 +41,7 @@ def shell_cell(workspace: Workspace) -> Cell:
         writable=(workspace.folder,),
         cwd=workspace.folder,
         env=env,
-        limits=Limits(memory_bytes=_half_of_memory(), **_LIMITS),
+        limits=replace(_LIMITS, memory_bytes=_half_of_memory()),
     )
 
 

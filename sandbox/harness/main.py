@@ -1,4 +1,4 @@
-"""Starts one of the judge's processes in the developer's interpreter: ``main.py bench|zygote|worker OPTIONS``.
+"""Starts one of the judge's processes in the developer's interpreter: ``main.py bench|zygote|worker|solo OPTIONS``.
 
 The harness is found by path and leaves ``sys.path`` again, so that it shares no import name with the developer's
 project, which may well have packages called like ours.
@@ -8,7 +8,7 @@ import importlib
 import sys
 from pathlib import Path
 
-ROLES = ("bench", "zygote", "worker")
+ROLES = ("bench", "zygote", "worker", "solo")
 
 
 def main() -> int:

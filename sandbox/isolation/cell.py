@@ -27,6 +27,7 @@ class Limits:
         processes: Processes and threads.
         file_bytes: The largest file that can be written.
         open_files: Descriptors of one process.
+        sparse: Whether it maps far more memory than it uses, as a sanitizer does; then only what it uses is bounded.
     """
 
     seconds: float | None = None
@@ -34,6 +35,7 @@ class Limits:
     processes: int | None = None
     file_bytes: int | None = None
     open_files: int | None = None
+    sparse: bool = False
 
 
 @dataclass(frozen=True)

@@ -328,8 +328,8 @@ def _limit(cell: dict[str, Any], user: int, *, in_own_namespace: bool) -> None:
         resource.RLIMIT_FSIZE: limits.get("file_bytes"),
         resource.RLIMIT_NOFILE: limits.get("open_files"),
     }
-    if limits.get("memory_bytes") and not cell["gpu"]:
-        # A CUDA context maps far more than it uses, so that only its control group can bound it.
+    if limits.get("memory_bytes") and not (cell["gpu"] or limits.get("sparse")):
+        # A CUDA context maps far more than it uses, and so does a sanitizer: there only the control group can bound it.
         wanted[resource.RLIMIT_DATA] = limits["memory_bytes"]
     if limits.get("processes"):
         alone = in_own_namespace or cell["user"] is not None
