@@ -1,4 +1,4 @@
-"""The ways of running the reference that a candidate is timed against: eager, and torch.compile in its modes."""
+"""The ways of running the reference that a candidate is timed against: eager, also as a CUDA graph, and torch.compile."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from torch import nn
 from warpsmith_harness.problems import summary
 
 EAGER = "eager"
+GRAPH = "eager-cudagraph"
 COMPILE = "compile"
 _MODES = {
     COMPILE: None,
-    "max-autotune-no-cudagraphs": "max-autotune-no-cudagraphs",
     "reduce-overhead": "reduce-overhead",
+    "max-autotune-no-cudagraphs": "max-autotune-no-cudagraphs",
+    "max-autotune": "max-autotune",
 }
 _WARM_UP_CALLS = 4
 _LOOK_SECONDS = 0.1
@@ -48,7 +50,7 @@ class Baselines:
     def __init__(self, reference: nn.Module, device: torch.device) -> None:
         self._reference = reference
         self._ready: Dict[str, Callable[..., Any]] = {EAGER: reference}
-        self.modes: List[str] = [EAGER, COMPILE] if device.type == "cpu" else [EAGER, *_MODES]
+        self.modes: List[str] = [EAGER, COMPILE] if device.type == "cpu" else [EAGER, GRAPH, *_MODES]
         self.errors: Dict[str, str] = {}
         self.seconds: Dict[str, float] = {}
 
@@ -59,6 +61,20 @@ class Baselines:
     def tried(self, mode: str) -> bool:
         """Tell whether a mode is ready, or known not to be."""
         return mode in self._ready or mode in self.errors
+
+    def try_graph(self, capture: Callable[[Callable[..., Any]], None]) -> None:
+        """Find out whether eager can be replayed as a CUDA graph, unless that was tried before.
+
+        Args:
+            capture: Captures what it is given, on inputs that nobody needs, and replays it.
+        """
+        if self.tried(GRAPH):
+            return
+        try:
+            capture(self._reference)
+            self._ready[GRAPH] = self._reference
+        except Exception as error:  # the developer's code may raise anything while it is captured
+            self.errors[GRAPH] = f"it cannot be captured into a CUDA graph: {summary(error)}"
 
     def prepare(
         self,

@@ -11,6 +11,7 @@ from torch import nn
 
 from warpsmith_harness import values
 from warpsmith_harness.baselines import Baselines
+from warpsmith_harness.graphs import capture
 from warpsmith_harness.load import LoadedTask
 from warpsmith_harness.questions import Examiner, Question
 from warpsmith_harness.timing import Arena, Stopwatch, Turn
@@ -94,9 +95,15 @@ def time_side(
 ) -> Tuple[Dict[str, Any], Optional[Any]]:
     """Time a batch as the parent asks for it; return the answer, and the output of the call it wants to see.
 
-    ``kind`` is ``warm`` (a few calls, not timed), ``device``, ``latency`` or ``burst``; ``turns`` lists one
-    ``[base, slot, roll]`` for each call, ``keep`` the number of the call whose output is wanted, or -1.
+    ``kind`` is ``warm`` (a few calls, not timed), ``device``, ``latency``, ``burst``, or ``graph`` (nothing is timed: the
+    call is captured, and timed as a graph wherever ``graph`` is set); ``turns`` lists one ``[base, slot, roll]`` for each
+    call, ``keep`` the number of the call whose output is wanted, or -1.
     """
+    if request["kind"] == "graph":
+        arena.replay = capture(call, arena)
+        return {}, None
+    if request.get("graph") and arena.replay is not None:
+        call = arena.replay
     turns = [Turn(int(base), int(slot), float(roll)) for base, slot, roll in request.get("turns", [])]
     kind = request["kind"]
     with torch.no_grad(), _no_collection():
@@ -104,7 +111,7 @@ def time_side(
             stopwatch.warm(call, arena)
             return {"host_us": stopwatch.host_us(call, arena)}, None
         if kind == "burst":
-            stopwatch.burst(call, arena, int(request["count"]), float(request["fill_us"]))
+            stopwatch.burst(call, arena, int(request["count"]), float(request["fill_us"]), bool(request.get("each")))
             return {}, None
         if kind == "latency":
             return {"us": stopwatch.latency(call, arena, turns)}, None

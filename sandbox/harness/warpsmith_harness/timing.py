@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import time
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
 
@@ -46,11 +46,17 @@ class Arena:
         structure: Of the forward's arguments.
         slots: How many addresses to rotate among.
         rollable: Whether floating inputs may be rolled, so that contents differ in every call.
+
+    Attributes:
+        filled: The slot that was filled last.
+        replay: What replays this arena's call as a CUDA graph, once it was captured.
     """
 
     def __init__(self, bases: List[List[torch.Tensor]], structure: Any, slots: int, rollable: bool) -> None:
         self.bases = bases
         self.slots = slots
+        self.filled = 0
+        self.replay: Optional[Call] = None
         self._rollable = rollable
         self._slots = [[values.clone_like(tensor) for tensor in bases[0]] for _ in range(slots)]
         self._arguments: List[Tuple[Tuple[Any, ...], Dict[str, Any]]] = []
@@ -63,6 +69,7 @@ class Arena:
         for source, target in zip(self.bases[turn.base], self._slots[turn.slot]):
             shift = int(span(source) * turn.roll) if self._rollable and source.is_floating_point() else 0
             _roll_into(source, target, shift)
+        self.filled = turn.slot
         return self._arguments[turn.slot]
 
 
@@ -128,8 +135,8 @@ class Stopwatch:
         """Return microseconds from an idle device to a synchronised end for each turn."""
         raise NotImplementedError
 
-    def burst(self, call: Call, arena: Arena, count: int, fill_us: float) -> None:
-        """Make calls in a row, behind ``fill_us`` of other work for the device; synchronised at both ends."""
+    def burst(self, call: Call, arena: Arena, count: int, fill_us: float, each: bool) -> None:
+        """Make calls in a row, behind ``fill_us`` of other work for the device; synchronised at both ends, or after each."""
         raise NotImplementedError
 
 
@@ -169,7 +176,7 @@ class CpuStopwatch(Stopwatch):
         """See ``Stopwatch``."""
         return self.device(call, arena, turns, -1, cold=True, fill_us=0.0)[0]
 
-    def burst(self, call: Call, arena: Arena, count: int, fill_us: float) -> None:  # noqa: ARG002
+    def burst(self, call: Call, arena: Arena, count: int, fill_us: float, each: bool) -> None:  # noqa: ARG002
         """See ``Stopwatch``."""
         args, kwargs = arena.fill(Turn(0, 0, 0.0))
         for _ in range(count):
@@ -237,13 +244,15 @@ class CudaStopwatch(Stopwatch):
             times.append((time.perf_counter_ns() - started) / 1000)
         return times
 
-    def burst(self, call: Call, arena: Arena, count: int, fill_us: float) -> None:
+    def burst(self, call: Call, arena: Arena, count: int, fill_us: float, each: bool) -> None:
         """See ``Stopwatch``."""
         args, kwargs = arena.fill(Turn(0, 0, 0.0))
         self.settle()
         _cuda._sleep(int(fill_us * _CYCLES_PER_US))
         for _ in range(count):
             call(*args, **kwargs)
+            if each:
+                self.settle()
         self.settle()
 
 

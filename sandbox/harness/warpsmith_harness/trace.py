@@ -1,14 +1,20 @@
-"""Lists what one call of the candidate runs on the GPU, and says whose kernels they are."""
+"""Lists what one call of the candidate runs on the GPU, with the shape of each launch, and says whose kernels they are."""
 
 from __future__ import annotations
 
+import ctypes
+import json
+import math
 import re
+import tempfile
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import torch
 from torch.autograd import profiler
 
+from warpsmith_harness.transport import TransportError, cuda_runtime
 from warpsmith_harness.watch import Finding, finding
 
 _ARRANGING = re.compile(r"Memcpy|Memset|FillFunctor|direct_copy_kernel|copy_device_to_device|LoadWithCast")
@@ -24,6 +30,10 @@ _OF_LIBRARY = {
 _NEGLIGIBLE = 0.01
 _TRIES = 2
 
+_DEVICE_WORK = ("kernel", "gpu_memcpy", "gpu_memset")
+_ATTRIBUTES = {"threads": 39, "shared_bytes": 81, "registers": 82, "blocks": 106, "reserved_bytes": 111}
+"""``cudaDeviceAttr`` (driver_types.h): the most a multiprocessor holds, and what the driver keeps of a block's memory."""
+
 _profile: Any = profiler.profile
 
 
@@ -34,6 +44,18 @@ class Activity:
     name: str
     stream: int
     us: float
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One kernel or copy of a call, with its geometry where the tracer gives it: blocks, and what each takes."""
+
+    name: str
+    us: float
+    blocks: Optional[int] = None
+    threads: Optional[int] = None
+    registers: Optional[int] = None
+    shared_bytes: Optional[int] = None
 
 
 def device_activity(call: Callable[[], object], device: torch.device) -> List[Activity]:
@@ -54,6 +76,52 @@ def device_activity(call: Callable[[], object], device: torch.device) -> List[Ac
         if found and _ARRANGING.search(found[0].name):
             return found
     return []
+
+
+def launches(call: Callable[[], object], device: torch.device) -> List[Launch]:
+    """Return the launches of one call, in order; empty where the profiler sees nothing.
+
+    Only the tracer's own file holds the geometry, so it is written and read.
+    """
+    marker = torch.empty(64, dtype=torch.uint8, device=device)
+
+    def marked() -> None:
+        marker.fill_(1)
+        call()
+
+    for _ in range(_TRIES):
+        found = launches_in(_trace_file(marked, device))
+        if found and _ARRANGING.search(found[0].name):
+            return found[1:]
+    return []
+
+
+def launches_in(trace: Dict[str, Any]) -> List[Launch]:
+    """Return the device's work in a trace of the Chrome form, in order of time."""
+    events = [event for event in trace.get("traceEvents", []) if str(event.get("cat", "")).lower() in _DEVICE_WORK]
+    events.sort(key=lambda event: float(event["ts"]))
+    return [_launch(event) for event in events]
+
+
+def _launch(event: Dict[str, Any]) -> Launch:
+    details = event.get("args", {})
+    blocks, threads = (math.prod(details[key]) if details.get(key) else None for key in ("grid", "block"))
+    registers, shared = (details.get(key) for key in ("registers per thread", "shared memory"))
+    return Launch(str(event["name"]), float(event["dur"]), blocks, threads, registers, shared)
+
+
+def multiprocessor(device: str) -> Dict[str, int]:
+    """Return the most that one multiprocessor of a device holds, by the names of ``_ATTRIBUTES`` that it tells."""
+    found: Dict[str, int] = {}
+    index, value = torch.device(device).index or 0, ctypes.c_int()
+    try:
+        ask = cuda_runtime().cudaDeviceGetAttribute
+    except TransportError:
+        return found
+    for name, number in _ATTRIBUTES.items():
+        if ask(ctypes.byref(value), ctypes.c_int(number), ctypes.c_int(index)) == 0:
+            found[name] = value.value
+    return found
 
 
 def ownership(activities: Sequence[Activity], manifest: Optional[Dict[str, Any]], policy: str) -> List[Finding]:
@@ -125,6 +193,18 @@ def _trace(call: Callable[[], object], device: torch.device) -> List[Activity]:
     events = [event for event in traced.kineto_results.events() if event.device_type().name == "CUDA"]
     events.sort(key=_start)
     return [Activity(event.name(), event.device_resource_id(), _microseconds(event)) for event in events]
+
+
+def _trace_file(call: Callable[[], object], device: torch.device) -> Dict[str, Any]:
+    torch.cuda.synchronize(device)
+    with _profile(use_cpu=False, use_device="cuda", use_kineto=True) as traced:
+        call()
+        torch.cuda.synchronize(device)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "trace.json"
+        traced.export_chrome_trace(str(file))
+        read: Dict[str, Any] = json.loads(file.read_text(errors="replace"))
+    return read
 
 
 def _start(event: Any) -> float:

@@ -10,6 +10,7 @@ import faulthandler
 import os
 import sys
 import traceback
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, cast
 
@@ -24,8 +25,8 @@ from warpsmith_harness.problems import CandidateProblem, place, summary
 from warpsmith_harness.protocol import Channel, ChannelClosed, Message
 from warpsmith_harness.questions import same_bits
 from warpsmith_harness.threads import all_threads
-from warpsmith_harness.timing import Arena, Stopwatch, make_stopwatch
-from warpsmith_harness.trace import device_activity, ownership
+from warpsmith_harness.timing import Arena, Stopwatch, Turn, make_stopwatch
+from warpsmith_harness.trace import device_activity, launches, ownership
 from warpsmith_harness.transport import (
     Region,
     TransportError,
@@ -66,6 +67,7 @@ class Worker:
             "answer": self._answer,
             "place": self._place,
             "time": self._time,
+            "launches": self._launches,
         }
 
     def serve(self) -> int:
@@ -163,6 +165,15 @@ class Worker:
             return answer
         outputs, structure = values.flatten(kept)
         return {**answer, **self._send(structure, outputs, [])}
+
+    def _launches(self, request: Message) -> Message:  # noqa: ARG002  # every operation takes its request
+        """Return what one call puts on the device, as ``trace.Launch`` holds it."""
+        if self._arena is None:
+            raise TransportError("there are no buffers to call on")
+        args, kwargs = self._arena.fill(Turn(0, 0, 0.0))
+        with torch.no_grad():
+            found = launches(lambda: self._call(args, kwargs), self._task.device)
+        return {"launches": [asdict(launch) for launch in found]}
 
     def _send(self, structure: Any, outputs: List[torch.Tensor], touched: List[torch.Tensor]) -> Message:
         everything = [tensor.detach().resolve_conj().resolve_neg() for tensor in [*outputs, *touched]]
