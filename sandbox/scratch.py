@@ -12,13 +12,15 @@ from pathlib import Path
 
 
 @contextlib.contextmanager
-def scratch_folder(prefix: str) -> Iterator[Path]:
+def scratch_folder(prefix: str, parent: Path | None = None) -> Iterator[Path]:
     """Make a folder for as long as the context lasts, and remove those of owners that were killed.
 
-    The folder itself is what is locked: its lock goes with its owner, however that ends.
+    The folder itself is what is locked: its lock goes with its owner, however that ends. It lies in ``parent``, or where
+    temporary files go.
     """
-    _sweep(prefix)
-    folder, lock = _make(prefix)
+    where = parent or Path(tempfile.gettempdir())
+    _sweep(where, prefix)
+    folder, lock = _make(where, prefix)
     try:
         yield folder
     finally:
@@ -26,19 +28,20 @@ def scratch_folder(prefix: str) -> Iterator[Path]:
         os.close(lock)
 
 
-def _make(prefix: str) -> tuple[Path, int]:
+def _make(where: Path, prefix: str) -> tuple[Path, int]:
     """Make and lock a folder; one that somebody sweeps away before it is locked is made again."""
     while True:
-        folder = Path(tempfile.mkdtemp(prefix=prefix))
+        folder = Path(tempfile.mkdtemp(prefix=prefix, dir=where))
         lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        with contextlib.suppress(OSError):  # where a file system has no locks, nobody else can take one either
+            fcntl.flock(lock, fcntl.LOCK_EX)
         if folder.exists():
             return folder, lock
         os.close(lock)
 
 
-def _sweep(prefix: str) -> None:
-    for folder in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
+def _sweep(where: Path, prefix: str) -> None:
+    for folder in where.glob(f"{prefix}*"):
         with contextlib.suppress(OSError):  # somebody else's, in use, or gone meanwhile
             lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
             try:

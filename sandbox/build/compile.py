@@ -4,28 +4,31 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
-import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property, partial
 from pathlib import Path
 
 from sandbox.build import diagnostics as reduce
+from sandbox.build.advice import from_assembler
 from sandbox.build.compiling import LARGEST_FILE, LIBRARY, Compiled, Outcome, compile_and_link
 from sandbox.build.manifest import Manifest, Recipe
 from sandbox.build.resources import DeviceKernel, read_resources
 from sandbox.build.signature import FORM, Launcher, Parsed, parse_launchers
+from sandbox.build.slots import compile_slots, one_build
 from sandbox.build.sources import FOLDER, Source, Sources, read_sources
 from sandbox.build.store import Store
 from sandbox.build.target import ExtraFlags, Target, cpu_target, cuda_target
+from sandbox.cache import kernel_parts, tidy
 from sandbox.errors import EnvironmentFault
 from sandbox.isolation import Isolation
 from sandbox.progress import Progress, Stage, silent
+from sandbox.scratch import scratch_folder
 from sandbox.verdict import BuildReport, Diagnostic, KernelResources
 
-FORMAT = "1"
+FORMAT = "2"
 """Part of every key: changes when what is stored changes."""
 
 TIME_LIMIT = 120.0
@@ -69,6 +72,25 @@ class _Job:
         return _hash(FORMAT, self.arch, self.target.link_command([], ""), objects)
 
 
+@dataclass(frozen=True)
+class _Run:
+    """Where and how a build happens."""
+
+    cache: Path
+    isolation: Isolation
+    progress: Progress
+    seconds: float
+    cancel: threading.Event | None
+
+    @cached_property
+    def libraries(self) -> Store:
+        return Store(self.cache / "libraries")
+
+    @cached_property
+    def objects(self) -> Store:
+        return Store(self.cache / "objects")
+
+
 def build_kernels(
     kernels: Path,
     *,
@@ -108,7 +130,7 @@ def build_kernels(
     target = cpu_target() if arch == "cpu" else cuda_target(arch, names, tuple(site_packages))
     target = target.with_flags(flags or ExtraFlags())
     try:
-        result = _build(_Job(sources, parsed, target, arch), cache, isolation, progress, seconds, cancel)
+        result = _build(_Job(sources, parsed, target, arch), _Run(cache, isolation, progress, seconds, cancel))
     except InterruptedError:
         raise
     except OSError as error:
@@ -126,49 +148,54 @@ def _built(began: float, result: _Result) -> Built:
     return Built(report, result.manifest)
 
 
-def _build(
-    job: _Job, cache: Path, isolation: Isolation, progress: Progress, seconds: float, cancel: threading.Event | None
-) -> _Result:
-    libraries, objects = Store(cache / "libraries"), Store(cache / "objects")
+def _build(job: _Job, run: _Run) -> _Result:
+    """Answer from the cache, or else build; while somebody else builds this state, wait for it."""
     key = job.key()
-    if (known := _recall(libraries, key)) is not None:
-        progress(Stage("build", "this state is compiled already"))
+    if (known := _recall(run.libraries, key)) is not None:
+        run.progress(Stage("build", "this state is compiled already"))
         return known
+    wait = partial(run.progress, Stage("build", "waiting for another build of this state"))
+    with one_build(run.cache / "locks", key, waiting=wait, cancel=run.cancel):
+        return _recall(run.libraries, key) or _build_now(job, key, run)
+
+
+def _build_now(job: _Job, key: str, run: _Run) -> _Result:
     keys = {source.file: job.object_key(source) for source in job.sources.sources}
-    compiled = {file: found for file, each in keys.items() if (found := _recall_object(objects, each))}
+    compiled = {file: found for file, each in keys.items() if (found := _recall_object(run.objects, each))}
     missing = [file for file in keys if file not in compiled]
-    progress(Stage("build", f"compiling {', '.join(missing)}" if missing else "linking"))
     ready = {file: each.data for file, each in compiled.items() if each.data is not None}
-    outcome = _in_scratch(cache, job, ready, isolation, seconds, cancel)
+    wait = partial(run.progress, Stage("build", "waiting for other compilers to end"))
+    with compile_slots(run.cache / "slots", len(missing), waiting=wait, cancel=run.cancel) as slots:
+        run.progress(Stage("build", f"compiling {', '.join(missing)}" if missing else "linking"))
+        outcome = _in_scratch(job, ready, slots, run)
     for file, each in outcome.compiled.items():
         if each.data is not None:
             texts = {"log": each.log.encode(), "readable": each.readable_log.encode()}
-            objects.put(keys[file], {_OBJECT: each.data, **texts})
+            run.objects.put(keys[file], {_OBJECT: each.data, **texts})
     compiled.update(outcome.compiled)
-    errors = _errors(outcome, seconds) or _unbound(outcome.symbols, job)
+    errors = _errors(outcome, run.seconds) or _unbound(outcome.symbols, job)
     if errors or outcome.library is None:
         return _Result(diagnostics=tuple(errors))
-    result = _remember(libraries, key, job, compiled, outcome.library, outcome.symbols)
-    libraries.prune()
-    objects.prune()
+    result = _remember(run.libraries, key, job, compiled, outcome.library, outcome.symbols)
+    tidy(run.cache, kernel_parts(run.cache))
     return result
 
 
-def _in_scratch(
-    cache: Path,
-    job: _Job,
-    ready: Mapping[str, bytes],
-    isolation: Isolation,
-    seconds: float,
-    cancel: threading.Event | None,
-) -> Outcome:
-    work = cache / "work"
+def _in_scratch(job: _Job, ready: Mapping[str, bytes], slots: int, run: _Run) -> Outcome:
+    """Compile in a folder that is gone afterwards; what a killed build left of its own goes with the next."""
+    work = run.cache / "work"
     work.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(dir=work))
-    try:
-        return compile_and_link(job.sources, job.target, ready, folder, isolation, seconds=seconds, cancel=cancel)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with scratch_folder("", work) as folder:
+        return compile_and_link(
+            job.sources,
+            job.target,
+            ready,
+            folder,
+            run.isolation,
+            jobs=slots,
+            seconds=run.seconds,
+            cancel=run.cancel,
+        )
 
 
 # --- what went wrong -----------------------------------------------------------------------------------------------
@@ -197,8 +224,10 @@ def _errors(outcome: Outcome, seconds: float) -> list[Diagnostic]:
         )
         return [Diagnostic(file, 0, message) for file in failed or (FOLDER,)]
     errors = [diagnostic for file, each in failed.items() for diagnostic in _compile_errors(file, each)]
-    if errors or outcome.library is not None:
+    if errors:
         return errors
+    if outcome.library is not None:
+        return reduce.from_loader(outcome.loads, LIBRARY)
     return reduce.from_linker(outcome.link_log) or [Diagnostic(FOLDER, 0, "The linker failed without a message.")]
 
 
@@ -242,13 +271,19 @@ def _remember(
     """Store a library with its manifest and report."""
     files = [source.file for source in job.sources.sources]
     used = [pair for file in files for pair in read_resources(compiled[file].log, compiled[file].readable_log)]
-    warnings = [each for file in files for each in reduce.from_compiler(compiled[file].readable_log, file)]
+    warnings = [each for source in job.sources.sources for each in _warnings(source, compiled[source.file])]
     manifest = _manifest(store.folder / key / LIBRARY, key, job, [kernel for kernel, _ in used], symbols)
     result = _Result(tuple(resources for _, resources in used), tuple(warnings), manifest)
     report = {"kernels": list(map(asdict, result.kernels)), "diagnostics": list(map(asdict, warnings))}
     texts = {"manifest.json": manifest.to_json(), "report.json": report}
     store.put(key, {LIBRARY: library, **{name: json.dumps(data).encode() for name, data in texts.items()}})
     return result
+
+
+def _warnings(source: Source, compiled: Compiled) -> list[Diagnostic]:
+    log = compiled.readable_log
+    slow = from_assembler(log, source.file, source.data.decode(errors="replace"))
+    return [*slow, *reduce.from_compiler(log, source.file)]
 
 
 def _manifest(library: Path, key: str, job: _Job, kernels: Sequence[DeviceKernel], symbols: frozenset[str]) -> Manifest:

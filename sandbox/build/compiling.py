@@ -38,8 +38,9 @@ rule compile
 rule link
   command = $run > $out.log 2>&1
 rule symbols
-  command = nm -D --defined-only $in > $out
+  command = nm -D --defined-only $in > $out && { ldd -r ./$in 2>&1 | c++filt > $out.loads; }
 """
+_NOT_THERE = re.compile(r"\s*(\S+) => not found|(?P<file>\S+): version `(?P<version>\S+)' not found")
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,7 @@ class Outcome:
         library: The linked library, or null.
         link_log: What the linker printed.
         symbols: Names that the library exports.
+        loads: What the dynamic loader says of the library, without running any of it.
         timed_out: Whether the time limit ended it.
     """
 
@@ -75,6 +77,7 @@ class Outcome:
     library: bytes | None
     link_log: str
     symbols: frozenset[str]
+    loads: str
     timed_out: bool
 
 
@@ -85,6 +88,7 @@ def compile_and_link(
     folder: Path,
     isolation: Isolation,
     *,
+    jobs: int,
     seconds: float,
     cancel: threading.Event | None = None,
 ) -> Outcome:
@@ -96,6 +100,7 @@ def compile_and_link(
         ready: Objects that need no compiling, by source file.
         folder: An empty folder to work in.
         isolation: What the compilers run in.
+        jobs: How many compilers may run at once.
         seconds: Time limit for all of it.
         cancel: Set to stop.
 
@@ -106,9 +111,8 @@ def compile_and_link(
     _lay_out(sources, target, ready, folder)
     waiting = [source for source in sources.sources if source.file not in ready]
     with (folder / "ninja.log").open("wb") as log:
-        jobs = str(max(1, min(len(waiting), os.cpu_count() or 1, 8)))
         process = isolation.popen(
-            [str(find_ninja()), "-k", "0", "-j", jobs, "symbols.txt"],
+            [str(find_ninja()), "-k", "0", "-j", str(jobs), "symbols.txt"],
             _cell(target, folder, seconds),
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -191,6 +195,7 @@ def _collect(waiting: Sequence[Source], folder: Path, *, timed_out: bool) -> Out
         library.read_bytes() if library.is_file() else None,
         _read(folder / f"{LIBRARY}.log"),
         frozenset(line.split()[-1] for line in listing if " T " in line),
+        _read(folder / "symbols.txt.loads"),
         timed_out,
     )
 
@@ -228,8 +233,22 @@ def _blame_the_machine(outcome: Outcome, folder: Path, status: int) -> None:
         raise EnvironmentFault(
             f"A part of the compiler cannot be run: {failed[0].strip()}", next_step="Install the compiler anew."
         )
+    _blame_the_libraries(outcome.loads, folder)
     silent = not any(logs) and not outcome.timed_out and outcome.compiled and outcome.library is None
     if silent or (outcome.library is not None and not outcome.symbols and status not in (0, -signal.SIGALRM)):
         raise InternalError(
             f"ninja ended with status {status}: {_read(folder / 'ninja.log').strip()[-500:]}", where=str(folder)
         )
+
+
+def _blame_the_libraries(loads: str, folder: Path) -> None:
+    """Raise where a library that this one was linked with is not found again when it is loaded, or is another version."""
+    missing = next((found for line in loads.splitlines() if (found := _NOT_THERE.match(line))), None)
+    if missing is None:
+        return
+    what = f"{missing['file']} has no version {missing['version']}" if missing["file"] else f"{missing[1]} is not found"
+    raise EnvironmentFault(
+        f"The kernels compile and link, but cannot be loaded: {what}.",
+        where=str(folder),
+        next_step="Install the library anew where its headers are (cuBLAS and cuDNN: the wheels beside torch, or the toolkit).",
+    )

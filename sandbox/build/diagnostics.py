@@ -25,11 +25,10 @@ _BARE = re.compile(
     r"(?:cc1plus|cc1|g\+\+|clang\+\+|clang|gcc|nvcc)\S*(?: \S+)? ?: "
     r"(?P<kind>fatal|fatal error|error|internal compiler error) *: (?P<text>.*)"
 )
-_PTXAS = re.compile(r"ptxas (?:\S+, line \d+; )?(?P<kind>error|fatal|warning|info) *: (?P<text>.*)")
+_PTXAS = re.compile(r"ptxas (?:\S+, line \d+; )?(?:error|fatal) *: (?P<text>.*)")
 _REQUIRED = re.compile(rf"(?P<file>{FOLDER}/[^:]+):(?P<line>\d+):\d+: +required from")
 _INCLUDED = re.compile(rf"(?:In file included from|^ +from) (?P<file>{FOLDER}/[^:]+):(?P<line>\d+)[:,]")
 _INSTANTIATED = re.compile(rf" at line (?P<line>\d+) of (?P<file>{FOLDER}/\S+)")
-_PERFORMANCE = re.compile(r"\(C\d{4,}\)")
 _IDLE = re.compile(r"#(?:177|550|20012)-D|-Wunused|declared but never referenced|set but never used")
 _ABSOLUTE = re.compile(r"(?<![\w.<])/(?:[\w.+-]+/)+(?=[\w.+-])")
 _QUOTES = str.maketrans("‘’", "''")
@@ -66,6 +65,14 @@ def from_linker(log: str) -> list[Diagnostic]:
     return _unique(found) or _last_words(lines, FOLDER)
 
 
+def from_loader(told: str, library: str) -> list[Diagnostic]:
+    """Reduce what the dynamic loader says of a library (``ldd -r``, demangled) to symbols that nothing defines."""
+    symbols = re.findall(
+        rf"^undefined symbol: (.+?)(?:, version \S+)?\s+\(\S*{re.escape(library)}\)", told, re.MULTILINE
+    )
+    return _unique([Diagnostic(FOLDER, 0, _undefined(symbol)) for symbol in symbols])
+
+
 def limit(diagnostics: Sequence[Diagnostic]) -> tuple[Diagnostic, ...]:
     """Keep the first ``MOST`` and say how many more there are."""
     if len(diagnostics) <= MOST:
@@ -97,15 +104,11 @@ def _located(lines: Sequence[str], source: str) -> Iterator[tuple[str, Diagnosti
 
 
 def _assembler(lines: Sequence[str], source: str) -> Iterator[tuple[str, Diagnostic]]:
-    """Yield what ptxas complains of, and its performance warnings, which it calls information."""
+    """Yield the errors of ptxas; ``advice`` reads the rest of what it says."""
     for line in lines:
         found = _PTXAS.match(line)
-        if not found or "aborted due to errors" in line:
-            continue
-        if found["kind"] in {"error", "fatal"}:
+        if found and "aborted due to errors" not in line:
             yield "error", Diagnostic(source, 0, f"ptxas: {_clean(found['text'])}")
-        elif _PERFORMANCE.search(line) or found["kind"] == "warning":
-            yield "warning", Diagnostic(source, 0, f"performance: {_clean(found['text'])}")
 
 
 def _unlocated(lines: Sequence[str], source: str) -> Iterator[tuple[str, Diagnostic]]:

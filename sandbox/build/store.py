@@ -1,22 +1,21 @@
 """A content-addressed cache on disk: folders of files under a hash, written whole or not at all.
 
-Several processes may use one store at once. Entries are never changed; the longest unused ones go when it grows too large.
+Several processes may use one store at once. Entries are never changed; one that is no longer what was written, on a disk
+that lost or cut a file, is removed when it is looked for, and so built again. ``sandbox.cache`` bounds what they take.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import os
 import shutil
 import tempfile
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
-LARGEST = 4 * 1024**3
-"""Bytes a store may hold before old entries go."""
-
-_KEPT_SECONDS = 24 * 3600.0
+_SUMS = "sums.json"
 
 
 class Store:
@@ -27,20 +26,24 @@ class Store:
         folder.mkdir(parents=True, exist_ok=True)
 
     def find(self, key: str) -> Path | None:
-        """Return an entry's folder, or null; finding it counts as using it."""
+        """Return an entry's folder, or null where there is none that is whole; finding it counts as using it."""
         entry = self.folder / key
-        try:
-            os.utime(entry)
-        except OSError:
+        if not entry.is_dir():
             return None
+        if not _is_whole(entry):
+            self.discard(key)
+            return None
+        with contextlib.suppress(OSError):  # what can only be read can be used all the same
+            os.utime(entry)
         return entry
 
     def put(self, key: str, files: Mapping[str, bytes]) -> Path:
         """Store an entry and return its folder; the first writer of a key wins."""
         entry = self.folder / key
+        sums = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
         staged = Path(tempfile.mkdtemp(prefix=".new-", dir=self.folder))
         try:
-            for name, data in files.items():
+            for name, data in {**files, _SUMS: json.dumps(sums).encode()}.items():
                 (staged / name).write_bytes(data)
             staged.chmod(0o755)
             with contextlib.suppress(OSError):
@@ -52,31 +55,14 @@ class Store:
         return entry
 
     def discard(self, key: str) -> None:
-        """Remove an entry that cannot be read."""
+        """Remove an entry that cannot be used."""
         shutil.rmtree(self.folder / key, ignore_errors=True)
 
-    def prune(self, largest: int = LARGEST) -> None:
-        """Remove the longest unused entries while the store is larger than ``largest`` bytes, but none of the last day."""
-        sizes = {entry: _size(entry) for entry in self.folder.iterdir()}
-        used = {entry: _used(entry) for entry in sizes}
-        total = sum(sizes.values())
-        for entry in sorted(sizes, key=used.__getitem__):
-            if total <= largest or used[entry] > time.time() - _KEPT_SECONDS:
-                return
-            shutil.rmtree(entry, ignore_errors=True)
-            total -= sizes[entry]
 
-
-def _size(entry: Path) -> int:
-    total = 0
-    for file in entry.glob("*"):
-        with contextlib.suppress(OSError):
-            total += file.stat().st_size
-    return total
-
-
-def _used(entry: Path) -> float:
+def _is_whole(entry: Path) -> bool:
+    """Whether every file of an entry is there and is what was written."""
     try:
-        return entry.stat().st_mtime
-    except OSError:
-        return time.time()
+        sums = json.loads((entry / _SUMS).read_bytes())
+        return all(hashlib.sha256((entry / name).read_bytes()).hexdigest() == told for name, told in sums.items())
+    except (OSError, ValueError, AttributeError):
+        return False

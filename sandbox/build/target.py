@@ -98,6 +98,7 @@ def cpu_target() -> Target:
         flags=_CPU_COMPILE,
         fast_math=("-ffast-math",),
         link_flags=("-fopenmp", *_LINK),
+        search=_static_library(host),
         readable=_folders(host),
     )
 
@@ -115,7 +116,7 @@ def cuda_target(arch: str, libraries: Iterable[str], site_packages: tuple[Path, 
         flags=("-gencode", nvcc.gencode(arch), *_GPU_COMPILE),
         fast_math=("--use_fast_math",),
         link_flags=("-lcudart_static", "-ldl", "-lrt", "-lpthread", *_LINK),
-        search=(f"-L{_static_runtime(nvcc)}",),
+        search=(f"-L{_static_runtime(nvcc)}", *_static_library(nvcc.host)),
         libraries=found,
         readable=(
             nvcc.root,
@@ -135,6 +136,11 @@ def _static_runtime(nvcc: Nvcc) -> Path:
         where=str(nvcc.root),
         next_step="Install the toolkit's development files (cuda-cudart-dev), or point CUDA_HOME at a full toolkit.",
     )
+
+
+def _static_library(host: HostCompiler) -> tuple[str, ...]:
+    """Link the C++ library statically where it can be: an interpreter may bring an older one than this compiler's."""
+    return ("-static-libstdc++", "-static-libgcc") if host.has_static_library else ()
 
 
 def _folders(host: HostCompiler) -> tuple[Path, ...]:

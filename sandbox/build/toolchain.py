@@ -29,12 +29,16 @@ _OLDEST_GCC = 9
 
 @dataclass(frozen=True)
 class HostCompiler:
-    """A C++ compiler: ``kind`` is ``g++`` or ``clang++``, ``version`` the first line it says of itself."""
+    """A C++ compiler: ``kind`` is ``g++`` or ``clang++``, ``version`` the first line it says of itself.
+
+    ``has_static_library`` tells whether the C++ library is there to be linked statically.
+    """
 
     path: Path
     kind: str
     version: str
     major: int
+    has_static_library: bool = False
 
     def __str__(self) -> str:
         return f"{self.version} at {self.path}"
@@ -170,7 +174,10 @@ def _identify(path: Path) -> HostCompiler | None:
     version = re.search(r"(\d+)\.\d+(\.\d+)?", first)
     if version is None or not re.search(r"clang|gcc|g\+\+|Free Software", text, re.IGNORECASE):
         return None
-    return HostCompiler(path, "clang++" if "clang" in text.lower() else "g++", first, int(version[1]))
+    static = Path(_ask([path, "-print-file-name=libstdc++.a"]).strip())
+    return HostCompiler(
+        path, "clang++" if "clang" in text.lower() else "g++", first, int(version[1]), static.is_absolute()
+    )
 
 
 @cache

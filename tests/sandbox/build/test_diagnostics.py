@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from sandbox.build.diagnostics import MOST, from_compiler, from_linker, from_silence, limit
+from sandbox.build.diagnostics import MOST, from_compiler, from_linker, from_loader, from_silence, limit
 from sandbox.build.resources import read_resources, short_name
 from sandbox.verdict import Diagnostic, KernelResources
 
@@ -56,12 +56,6 @@ def test_warnings_are_kept_only_where_there_is_no_error() -> None:
     assert from_compiler(warning + error, "kernels/w.cu") == [Diagnostic("kernels/w.cu", 9, 'expected a ";"')]
 
 
-def test_performance_notes_of_ptxas_are_kept() -> None:
-    [diagnostic] = from_compiler(PTXAS, "kernels/gemm.cu")
-    assert diagnostic.file == "kernels/gemm.cu"
-    assert diagnostic.message.startswith("performance: (C7508)")
-
-
 def test_a_limit_that_ptxas_enforces() -> None:
     log = "ptxas error   : Entry function 'k(float*)' uses too much shared data (0x18000 bytes, 0xc000 max)\n"
     [diagnostic] = from_compiler(log + "ptxas fatal   : Ptx assembly aborted due to errors\n", "kernels/k.cu")
@@ -84,6 +78,15 @@ def test_lld_names_undefined_symbols_too() -> None:
     log = "ld.lld: error: undefined symbol: cudnnCreate\n>>> referenced by f.cu\n>>>   obj/kernels/f.cu.o:(f)\n"
     [diagnostic] = from_linker(log)
     assert "`// link: cudnn`" in diagnostic.message
+
+
+def test_the_loader_names_what_is_defined_nowhere() -> None:
+    log = (
+        "\tlibcudart.so => /usr/lib/libcudart.so (0x1)\nundefined symbol: ops::missing(int)\t(./kernels.so)\n"
+        "undefined symbol: other\t(/usr/lib/libcudart.so)\n"
+    )
+    [diagnostic] = from_loader(log, "kernels.so")
+    assert "`ops::missing(int)` is used and defined nowhere" in diagnostic.message
 
 
 def test_an_unknown_failure_keeps_its_last_words() -> None:

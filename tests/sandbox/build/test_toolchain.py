@@ -2,14 +2,12 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from sandbox.build import Built
-from sandbox.build.store import Store
 from sandbox.build.toolchain import Nvcc, find_host_compiler, find_library, find_ninja, find_nvcc
 from sandbox.errors import EnvironmentFault
 
@@ -131,23 +129,3 @@ def test_a_named_library_is_included_and_linked(build: Callable[..., Built], nvc
     assert "Shared library: [libcublas.so.12]" in dynamic
     assert f"[{library.parent}]" in dynamic
     assert str(tmp_path) not in str(built.manifest.recipe)
-
-
-def test_a_store_drops_what_was_not_used_for_long(tmp_path: Path) -> None:
-    store = Store(tmp_path / "store")
-    for key in ("old", "older", "new"):
-        store.put(key, {"data": b"x" * 1000})
-    for key, days in (("old", 3), ("older", 5)):
-        os.utime(store.folder / key, (time.time() - days * 86400,) * 2)
-    store.prune(2500)
-    assert sorted(entry.name for entry in store.folder.iterdir()) == ["new", "old"]
-    store.prune(0)
-    assert sorted(entry.name for entry in store.folder.iterdir()) == ["new"]
-
-
-def test_the_first_writer_of_a_key_wins(tmp_path: Path) -> None:
-    store = Store(tmp_path / "store")
-    first = store.put("key", {"data": b"one"})
-    assert store.put("key", {"data": b"two"}) == first
-    assert (first / "data").read_bytes() == b"one"
-    assert [entry.name for entry in store.folder.iterdir()] == ["key"]
