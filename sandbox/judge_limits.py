@@ -18,8 +18,8 @@ class TierLimits:
         profile_seconds: Measuring time, shared by the placements.
         pairs: Samples of each side in a placement at most; fewer where they are precise enough.
         least_pairs: At least to have, however long that takes.
-        more_placements: Drawn beyond ``placements``, one at a time, while the next reward is undecided and the time that
-            one more would take is there.
+        more_placements: Drawn beyond ``placements``, one at a time, while the next reward is undecided and no more than one
+            placement's share of the time was taken beyond ``profile_seconds``.
     """
 
     cases: int
@@ -63,3 +63,7 @@ class JudgeLimits:
     full: TierLimits = TierLimits(
         cases=8, placements=5, profile_seconds=12.0, pairs=400, least_pairs=10, more_placements=2
     )
+
+    def preparing(self, mode: str) -> float:
+        """Return the seconds that a baseline may take to get ready; none where torch.compile is not wanted at all."""
+        return self.autotune_seconds if self.compile_seconds > 0 and "autotune" in mode else self.compile_seconds

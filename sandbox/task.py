@@ -12,7 +12,22 @@ from typing import Any, Literal
 
 Policy = Literal["own-kernels", "library-ok"]
 Precision = Literal["auto", "fp32", "tf32", "bf16", "fp16", "fp8"]
+JudgedBy = Literal["device", "latency"]
 Kind = Literal["kernelbench", "module"]
+
+
+@dataclass(frozen=True)
+class DynamicSize:
+    """Dimensions of inputs (``x.0``) that have one size together, which may be anything from ``low`` to ``high``."""
+
+    dims: tuple[str, ...]
+    low: int
+    high: int
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> DynamicSize:
+        """Rebuild it from its JSON data."""
+        return cls(tuple(data["dims"]), int(data["low"]), int(data["high"]))
 
 
 @dataclass(frozen=True)
@@ -35,7 +50,10 @@ class TaskSpec:
         device: ``cpu`` or ``cuda:N``; already resolved.
         precision: Precision class, or ``auto`` to derive it from the module's dtype and the TF32 measurement.
         policy: What the candidate may call.
+        judged_by: What speedups and reward are about: ``device`` time, or the ``latency`` that a caller waits.
         tolerance: ``budget`` (two times the reference's own error plus 8 ulp) or ``1e-2`` (the published tolerance).
+        dynamic: Dimensions of inputs whose size may vary; a full verdict looks at other sizes too.
+        gradients: Whether the module is trained, so that gradients are verified too, and both modes.
     """
 
     kind: Kind
@@ -52,8 +70,11 @@ class TaskSpec:
     device: str = "cpu"
     precision: Precision = "auto"
     policy: Policy = "own-kernels"
+    judged_by: JudgedBy = "device"
     tolerance: Literal["budget", "1e-2"] = "budget"
     env: dict[str, str] = field(default_factory=dict)
+    dynamic: tuple[DynamicSize, ...] = ()
+    gradients: bool = False
 
     @property
     def id(self) -> str:
@@ -99,7 +120,8 @@ class TaskSpec:
         """Rebuild a spec from its JSON data; unknown keys are ignored."""
         known = {key: value for key, value in data.items() if key in cls.__dataclass_fields__}
         paths = {key: Path(known[key]) for key in ("path", "root", "python")}
-        return cls(**{**known, **paths})
+        dynamic = tuple(DynamicSize.from_json(each) for each in known.get("dynamic", ()))
+        return cls(**{**known, **paths, "dynamic": dynamic})
 
     def with_changes(self, **changes: Any) -> TaskSpec:
         """Return a copy with some fields replaced."""

@@ -9,12 +9,13 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
+from sandbox.task import JudgedBy
+
 SCHEMA = "warpsmith.verdict/1"
 
 Tier = Literal["quick", "full"]
 Reward = Literal[-1, 1, 2, 3]
 Severity = Literal["reject", "label"]
-JudgedBy = Literal["device", "latency"]
 T = TypeVar("T")
 
 
@@ -86,12 +87,32 @@ class VerifyCase:
 
 
 @dataclass(frozen=True)
+class VerifiedRange:
+    """Dimensions that have one size together, the sizes at which the candidate was right, and the range they span."""
+
+    dims: tuple[str, ...]
+    low: int
+    high: int
+    sizes: tuple[int, ...]
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> VerifiedRange:
+        """Rebuild it from its JSON form."""
+        return cls(tuple(data["dims"]), data["low"], data["high"], tuple(data["sizes"]))
+
+
+@dataclass(frozen=True)
 class VerifyReport:
-    """All comparisons. ``notes`` says what was done differently and why (fp32 oracle, sampled rows)."""
+    """All comparisons. ``notes`` says what was done differently and why (fp32 oracle, sampled rows).
+
+    ``ranges`` are the sizes that it holds for beside those of the task's own inputs, of a full verdict on a task that
+    declares dynamic dimensions.
+    """
 
     ok: bool
     cases: tuple[VerifyCase, ...] = ()
     notes: tuple[str, ...] = ()
+    ranges: tuple[VerifiedRange, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -210,13 +231,17 @@ class ProfileReport:
 
 @dataclass(frozen=True)
 class Seconds:
-    """Wall seconds spent on each part; a part that did not run is 0."""
+    """Wall seconds spent on each part; a part that did not run is 0.
+
+    ``waiting`` is what was waited for other judges to leave the device. It comes on top: no part and no total holds it.
+    """
 
     build: float = 0.0
     guard: float = 0.0
     verify: float = 0.0
     profile: float = 0.0
     total: float = 0.0
+    waiting: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -276,7 +301,10 @@ class Verdict:
             verify=None
             if verify is None
             else VerifyReport(
-                verify["ok"], tuple(_known(VerifyCase, c) for c in verify["cases"]), tuple(verify.get("notes", ()))
+                verify["ok"],
+                tuple(_known(VerifyCase, c) for c in verify["cases"]),
+                tuple(verify.get("notes", ())),
+                tuple(VerifiedRange.from_json(each) for each in verify.get("ranges", ())),
             ),
             profile=None if profile is None else _profile(profile),
             reward=data["reward"],
