@@ -15,10 +15,10 @@ from sandbox.devices import gpu_of, refuse_unshareable
 from sandbox.gpu_watch import DeviceWatch, LeasedWatch, watch_device
 from sandbox.isolation import Cell, Isolation, Limits, interpreter_paths
 from sandbox.judge_limits import JudgeLimits
-from sandbox.pool import Pool, device_name, pool_folders
+from sandbox.pool import Pool, pool_folders
 from sandbox.progress import Progress
 from sandbox.task import TaskSpec
-from sandbox.wire import HARNESS, Message
+from sandbox.wire import HARNESS, Message, device_name
 from sandbox.workers import Worker, Zygote
 
 _SHARED_VARIABLES = ("CUDA_", "GOMP_", "KMP_", "LD_LIBRARY_PATH", "MKL_", "NVIDIA_", "OMP_", "PYTORCH_", "TORCH_")
@@ -44,6 +44,7 @@ class Crew:
 
     Attributes:
         accepted: What accepting the task found out (``warpsmith_harness.original.accept``).
+        inputs: The task's input tensors: ``name``, ``shape`` and whether they are ``floating``.
         environment: Versions and device, as the developer's interpreter tells them.
         threads: Threads of a CPU operation, on both sides.
         modes: The baselines there may be, eager first.
@@ -75,6 +76,7 @@ class Crew:
         self._bench: Bench | None = None
         self._zygote: Zygote | None = None
         self.accepted: dict[str, Any] = {}
+        self.inputs: list[dict[str, Any]] = []
         self.environment: dict[str, Any] = {}
         self.threads = 1
         self._reference_seconds = 0.0
@@ -192,6 +194,7 @@ class Crew:
 
     def _take(self, opened: Message) -> None:
         self.accepted = opened["accepted"]
+        self.inputs = opened["inputs"]
         self.environment = opened["environment"]
         self.threads = self.environment["threads"]
         self._reference_seconds = float(opened["call_seconds"])

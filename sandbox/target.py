@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sandbox.errors import EnvironmentFault, TaskError, UsageError
-from sandbox.task import TaskSpec
+from sandbox.task import DynamicSize, TaskSpec
 
 SKIPPED_FOLDERS = {"node_modules", "site-packages", "__pycache__", "build", "dist", "venv", "env"}
 LARGEST_SOURCE = 2_000_000
@@ -122,6 +123,31 @@ def resolve_target(text: str, *, python: str = "", device: str = "cpu", **option
         device=device,
         **options,
     )
+
+
+def parse_dynamic(text: str) -> DynamicSize:
+    """Read ``x.0,y.0=1:4096``: dimensions that change together, and the least and the largest size.
+
+    Raises:
+        UsageError: It has another form.
+    """
+    names, _, sizes = text.rpartition("=")
+    found = re.fullmatch(r"(\d+):(\d+)", sizes.strip())
+    dims = tuple(part.strip() for part in names.split(","))
+    if found is None or not all(re.fullmatch(r".+\.\d+", dim) for dim in dims):
+        raise UsageError(
+            "A dynamic dimension is declared as NAME.DIM[,NAME.DIM...]=LOW:HIGH.",
+            where=f"--dynamic {text}",
+            next_step="Write x.0=1:4096, or x.0,mask.0=1:4096 for dimensions that change together.",
+        )
+    low, high = int(found[1]), int(found[2])
+    if low >= high:
+        raise UsageError(
+            f"The range {low}:{high} holds no two sizes.",
+            where=f"--dynamic {text}",
+            next_step="Write LOW:HIGH, LOW first.",
+        )
+    return DynamicSize(dims, low, high)
 
 
 def locate(path: Path) -> tuple[Path, str]:

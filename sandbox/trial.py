@@ -16,6 +16,7 @@ from sandbox.crew import Crew
 from sandbox.guard import check_source
 from sandbox.isolation import Isolation
 from sandbox.judge_limits import JudgeLimits
+from sandbox.plans import CasePlan, drawn_size, plan_cases
 from sandbox.processes import ProcessLost
 from sandbox.progress import Progress, Stage
 from sandbox.reward import reward
@@ -33,7 +34,7 @@ from sandbox.verdict import (
     VerifyCase,
     VerifyReport,
 )
-from sandbox.verifying import CasePlan, Verification, Verifier, describe_death, describe_failure, failed_case
+from sandbox.verifying import Verification, Verifier, describe_death, describe_failure, failed_case
 from sandbox.workers import CandidateFailed, Worker, WorkerDied
 
 _CALLS_AN_ANSWER = 4
@@ -224,20 +225,21 @@ class Trial:
             return Verification(VerifyReport(ok=False, cases=(failed_case("load", str(failure)),)))
         try:
             verifier = self._verifier(worker)
-            verification = verifier.verify(self._given_plans or self._plans())
+            dynamic = [(each, drawn_size(each, self._crew.inputs)) for each in self._spec.dynamic]
+            verification = verifier.verify(self._plans(amount.cases), dynamic)
         finally:
             worker.stop()
         if verifier.died is not None:
             self._forgive(verifier.died)
-        if not verification.report.ok and _LOST_DEVICE in verification.report.cases[-1].reason:
-            return self._located(verification)
+        if verification.failed and _LOST_DEVICE in verification.report.cases[-1].reason:
+            return self._located(verification, verification.failed)
         return verification
 
     def _verifier(self, worker: Worker) -> Verifier:
         patience = self._crew.patience(_CALLS_AN_ANSWER)
         return Verifier(self._crew.bench, worker, self._crew.transport, self._files, self._limits, patience)
 
-    def _located(self, verification: Verification) -> Verification:
+    def _located(self, verification: Verification, failed: CasePlan) -> Verification:
         """Find the kernel that lost the device by waiting for each one; without it the error shows up anywhere."""
         try:
             worker = self.start_worker({"CUDA_LAUNCH_BLOCKING": "1"})
@@ -245,7 +247,7 @@ class Trial:
             return verification
         try:
             verifier = self._verifier(worker)
-            again = verifier.verify([CasePlan(verification.report.cases[-1].name)])
+            again = verifier.verify([failed])
         finally:
             worker.stop()
         return verification if again.report.ok else again
@@ -255,17 +257,11 @@ class Trial:
         if died.death.killed and self._forgiving:
             raise ProcessLost(f"The candidate's process {died.death.what}.") from died
 
-    def _plans(self) -> list[CasePlan]:
-        """Return the cases of this tier; the first are watched."""
-        count = self._limits.quick.cases if self._tier == "quick" else self._limits.full.cases
-        watched = ["operators", "device"] if self._crew.on_gpu else ["operators"]
-        watches = watched + [""] * count
-        plans = [CasePlan(f"fresh inputs {number + 1}", watch=watches[number]) for number in range(count)]
-        if self._tier == "full":
-            plans += [CasePlan("the same inputs three times", watch="repeat")]
-            scales = {"inputs times 8": 8.0, "tiny inputs": 2.0**-10, "inputs with flipped signs": -1.0}
-            plans += [CasePlan(name, scale) for name, scale in scales.items()]
-        return plans
+    def _plans(self, count: int) -> Sequence[CasePlan]:
+        """Return the cases of this tier, or those that were given."""
+        if self._given_plans:
+            return self._given_plans
+        return plan_cases(self._spec, self._tier, count, self._crew.inputs, bool(self._crew.accepted["mutates"]))
 
     def _fail(self, reason: str) -> bool:
         self._add_cases([failed_case("timed calls", reason)])

@@ -4,36 +4,49 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sandbox.bench_client import Bench
 from sandbox.judge_limits import JudgeLimits
+from sandbox.plans import CasePlan
 from sandbox.processes import close_all
-from sandbox.verdict import Finding, VerifyCase, VerifyReport
+from sandbox.task import DynamicSize
+from sandbox.verdict import Finding, VerifiedRange, VerifyCase, VerifyReport
 from sandbox.wire import Message
 from sandbox.workers import CandidateFailed, Death, Worker, WorkerDied
 
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<function>\S+)')
 _BINDING = re.compile(r'File "<binding of (?P<name>\w+)>", line')
 _LONGEST_EVIDENCE = 2000
-_SENT = ("structure", "inputs", "state", "touched_inputs", "touched_state", "regions", "sizes")
+_SENT = (
+    "structure",
+    "inputs",
+    "state",
+    "touched_inputs",
+    "touched_state",
+    "regions",
+    "sizes",
+    "directions",
+    "gradients",
+    "training",
+    "misaligned",
+)
+_OPTIONAL_SECONDS = 8.0
+_MORE_CALLS = 40.0
+_LONGEST_REFUSAL = 160
 
 
 @dataclass(frozen=True)
 class Verification:
-    """The report, with what the dynamic guard found on the way."""
+    """The report, with what the dynamic guard found on the way, and the plan that failed."""
 
     report: VerifyReport
     findings: tuple[Finding, ...] = ()
+    failed: CasePlan | None = None
 
 
-@dataclass(frozen=True)
-class CasePlan:
-    """One case: its name, what floating inputs are multiplied by, and what is watched (``operators``, ``device``)."""
-
-    name: str
-    scale: float = 1.0
-    watch: str = ""
+class _Skipped(Exception):
+    """The bench cannot ask this; carries why."""
 
 
 class Verifier:
@@ -66,46 +79,152 @@ class Verifier:
         self._files = files
         self._limits = limits
         self._call_seconds = call_seconds
+        self._drawing_seconds = 0.0
+        self._findings: list[Finding] = []
+        self._notes: list[str] = []
+        self._refused: dict[str, str] = {}
         self.died: WorkerDied | None = None
 
-    def verify(self, plans: Sequence[CasePlan]) -> Verification:
-        """Run the cases in order, up to the first that fails."""
-        cases: list[VerifyCase] = []
-        findings: list[Finding] = []
-        notes: list[str] = []
-        for plan in plans:
-            try:
-                case, found, said = self._one(plan)
-            except WorkerDied as died:
-                self.died = died
-                reason = f"the candidate {describe_death(died.death, self._files)} while verifying"
-                case, found, said = failed_case(plan.name, reason), [], []
-            except CandidateFailed as failure:
-                case, found, said = failed_case(plan.name, describe_failure(failure)), [], []
-            cases.append(case)
-            findings += found
-            notes += [note for note in said if note not in notes]
-            if not case.ok:
-                break
-        report = VerifyReport(all(case.ok for case in cases), tuple(cases), tuple(notes))
-        return Verification(report, tuple(dict.fromkeys(findings)))
+    def verify(self, plans: Sequence[CasePlan], dynamic: Sequence[tuple[DynamicSize, int]] = ()) -> Verification:
+        """Run the cases in order, up to the first that fails.
 
-    def _one(self, plan: CasePlan) -> tuple[VerifyCase, list[Finding], list[str]]:
-        draw = {"op": "draw", "scale": plan.scale, "worker": self._worker.number, "transport": self._transport}
-        question, descriptors = self._bench.ask(draw, self._limits.bench_seconds)
+        Args:
+            plans: The cases.
+            dynamic: The dimensions that the cases' sizes mean, each with the size of the task's own inputs.
+        """
+        cases: list[VerifyCase] = []
+        sizes: list[list[int]] = []
+        left_out: dict[str, list[str]] = {}
+        failed = None
+        for plan in plans:
+            if plan.optional and self._drawing_seconds > _OPTIONAL_SECONDS:
+                left_out.setdefault("making the oracle's answers takes long", []).append(plan.name)
+                continue
+            try:
+                case = self._outcome(plan)
+            except _Skipped as skipped:
+                left_out.setdefault(str(skipped), []).append(plan.name)
+                continue
+            cases += [case] if case else []
+            sizes += [plan.variant["sizes"]] if "sizes" in plan.variant else []
+            if case and not case.ok:
+                failed = plan
+                break
+        if self._refused:
+            first = next(iter(self._refused.values()))[:_LONGEST_REFUSAL]
+            self._notes.append(f"it refuses {', '.join(self._refused)}; what lands runs the original there ({first})")
+        self._notes += [f"left out, for {why}: {', '.join(names)}" for why, names in left_out.items() if why]
+        report = VerifyReport(
+            all(case.ok for case in cases),
+            tuple(cases),
+            tuple(dict.fromkeys(self._notes)),
+            () if failed else _ranges(dynamic, sizes),
+        )
+        return Verification(report, tuple(dict.fromkeys(self._findings)), failed)
+
+    def _outcome(self, plan: CasePlan) -> VerifyCase | None:
+        """Return how a case ended, or None where it counts neither way and a note says why."""
         try:
-            request: Message = {"op": "answer", "watch": plan.watch, **{key: question[key] for key in _SENT}}
-            answer = checked_answer(self._worker.ask(request, self._call_seconds, descriptors))
+            case = self._row(plan) if plan.calls * plan.repeats > 1 else self._one(plan)
+        except WorkerDied as died:
+            self.died = died
+            reason = f"the candidate {describe_death(died.death, self._files)} while verifying"
+            return failed_case(plan.name, reason)
+        except CandidateFailed as failure:
+            if failure.refused and plan.refusable:
+                self._refused[plan.name] = failure.what
+                return None
+            case = failed_case(plan.name, describe_failure(failure))
+        if not case.ok and plan.forgiven:
+            self._notes.append(f"{plan.forgiven} ({case.reason})")
+            return None
+        return case
+
+    def _one(self, plan: CasePlan) -> VerifyCase:
+        """Ask one question."""
+        question, descriptors = self._draw(plan)
+        extra = {"watch": plan.watch, "refusable": plan.refusable}
+        answer = self._ask("answer", question, extra, descriptors)
+        return case_of(plan.name, self._compared(answer, 0))
+
+    def _row(self, plan: CasePlan) -> VerifyCase:
+        """Ask several questions, or one several times, and look at no answer before the last is there."""
+        sizes: list[int] = []
+        for number in range(plan.calls):
+            question, descriptors = self._draw(plan, more=number > 0)
+            self._ask("stage", question, {"first": number == 0}, descriptors)
+            sizes += question["sizes"]
+        self._ask("row", {}, {"times": plan.repeats, "sizes": sizes * plan.repeats}, [])
+        count = plan.calls * plan.repeats
+        digests, worst = (
+            [],
+            case_of(plan.name, {"ok": True, "max_abs_error": None, "max_rel_error": None, "reason": ""}),
+        )
+        for number in range(count):
+            answer = self._ask("collect", {}, {"number": number}, [])
+            compared = self._compared(answer, number // plan.repeats, digest=True)
+            digests.append(compared["digest"])
+            case = case_of(plan.name, compared)
+            if not case.ok:
+                return replace(case, reason=f"of {count} calls in a row, number {number + 1}: {case.reason}")
+            worst = max(worst, case, key=lambda each: each.max_abs_error or 0.0)
+        if plan.calls == 1 and digests != digests[:1] * count:
+            self._notes.append(
+                "calls on the same inputs do not agree bit for bit; each is within the budget, as atomic sums are"
+            )
+        return worst
+
+    def _draw(self, plan: CasePlan, more: bool = False) -> tuple[Message, list[int]]:
+        """Let the bench draw a question; raises ``_Skipped``."""
+        variant = {**plan.variant, "same_state": True} if more else dict(plan.variant)
+        draw = {
+            "op": "draw",
+            "variant": variant,
+            "more": more,
+            "calls": plan.calls * plan.repeats if plan.calls * plan.repeats > 1 else 0,
+            "worker": self._worker.number,
+            "transport": self._transport,
+        }
+        question, descriptors = self._bench.ask(draw, self._limits.bench_seconds)
+        if plan.optional:
+            self._drawing_seconds += float(question["took"])
+        if "skipped" in question:
+            close_all(descriptors)
+            raise _Skipped(question["skipped"])
+        return question, descriptors
+
+    def _ask(self, operation: str, question: Message, extra: Message, descriptors: list[int]) -> Message:
+        """Ask the worker, and take in what it says beside its answer."""
+        request = {"op": operation, **{key: question[key] for key in _SENT if key in question}, **extra}
+        patience = self._call_seconds + _MORE_CALLS * float(question.get("reference_seconds", 0.0))
+        try:
+            answer = checked_answer(self._worker.ask(request, patience, descriptors))
         finally:
             close_all(descriptors)
-        compared, _ = self._bench.ask({"op": "compare", **sent_outputs(answer)}, self._limits.bench_seconds)
-        notes = [*compared["notes"], *(str(note) for note in answer["notes"])]
-        return case_of(plan.name, compared), read_findings(answer["findings"]), notes
+        self._findings += read_findings(answer["findings"])
+        self._notes += [str(note) for note in answer["notes"]]
+        return answer
+
+    def _compared(self, answer: Message, number: int, digest: bool = False) -> Message:
+        """Let the bench compare an answer with the question of a number among those drawn last."""
+        request = {"op": "compare", "number": number, "digest": digest, **sent_outputs(answer)}
+        compared, _ = self._bench.ask(request, self._limits.bench_seconds)
+        self._notes += compared["notes"]
+        return compared
+
+
+def _ranges(dynamic: Sequence[tuple[DynamicSize, int]], sizes: Sequence[Sequence[int]]) -> tuple[VerifiedRange, ...]:
+    """Return, for each declared dimension, the sizes at which the candidate was right; none if there was no other size."""
+    found = []
+    for number, (each, drawn) in enumerate(dynamic if sizes else ()):
+        seen = sorted({drawn, *(some[number] for some in sizes)})
+        found.append(VerifiedRange(each.dims, seen[0], seen[-1], tuple(seen)))
+    return tuple(found)
 
 
 def sent_outputs(answer: Message) -> Message:
     """Return the part of a worker's answer that describes its outputs, for the bench to read."""
-    return {key: answer.get(key) for key in ("structure", "outputs", "touched")}
+    return {key: answer.get(key) for key in ("structure", "outputs", "touched", "absent")}
 
 
 def case_of(name: str, compared: Message) -> VerifyCase:

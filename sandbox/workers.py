@@ -40,13 +40,14 @@ class WorkerDied(Exception):
 
 
 class CandidateFailed(Exception):
-    """The candidate's code raised. Carries ``what``, ``where`` (file:line) and the traceback."""
+    """The candidate's code raised. Carries ``what``, ``where`` (file:line), the traceback, and whether it ``refused``."""
 
     def __init__(self, problem: Mapping[str, str]) -> None:
         super().__init__(problem["what"])
         self.what = problem["what"]
         self.where = problem["where"]
         self.traceback = problem["traceback"]
+        self.refused = problem["kind"] == "refusal"
 
 
 class TransportFailed(Exception):

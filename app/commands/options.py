@@ -7,7 +7,7 @@ from pathlib import Path
 
 from agent.settings import Settings, load_settings
 from sandbox.devices import resolve_device
-from sandbox.target import resolve_target
+from sandbox.target import parse_dynamic, resolve_target
 from sandbox.task import TaskSpec
 
 
@@ -27,10 +27,26 @@ def add_task_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--dtype", default="", help="cast module and floating inputs: bfloat16, float16, float32")
     group.add_argument("--train", action="store_true", help="judge in train mode instead of eval")
     group.add_argument(
+        "--gradients", action="store_true", help="the module is trained: verify gradients too, and both modes"
+    )
+    group.add_argument(
+        "--dynamic",
+        action="append",
+        default=[],
+        metavar="DIMS=LOW:HIGH",
+        help="sizes that vary: x.0=1:4096, or x.0,mask.0=1:4096 for dimensions that change together; repeatable",
+    )
+    group.add_argument(
         "--precision", default="auto", choices=["auto", "fp32", "tf32", "bf16", "fp16", "fp8"], help="precision class"
     )
     group.add_argument(
         "--policy", default="own-kernels", choices=["own-kernels", "library-ok"], help="what the candidate may call"
+    )
+    group.add_argument(
+        "--judged-by",
+        default="device",
+        choices=["device", "latency"],
+        help="what speedups are about: time on the device, or what a caller waits",
     )
     group.add_argument(
         "--tolerance", default="budget", choices=["budget", "1e-2"], help="how exact; 1e-2 is the published tolerance"
@@ -77,5 +93,8 @@ def task_from(options: argparse.Namespace, target: str, settings: Settings) -> T
         training=options.train,
         precision=options.precision,
         policy=options.policy,
+        judged_by=options.judged_by,
         tolerance=options.tolerance,
+        dynamic=tuple(parse_dynamic(text) for text in options.dynamic),
+        gradients=options.gradients,
     )

@@ -15,12 +15,15 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from warpsmith_harness import startup
+from warpsmith_harness.device_queue import SpareTime, device_name
 from warpsmith_harness.protocol import Channel, ChannelClosed, Message
 
 Answer = Tuple[Message, List[int]]
 
 _QUESTIONS_AHEAD = 5
 _AHEAD_SHARE_OF_MEMORY = 0.05
+_ROW_SHARE_OF_MEMORY = 0.15
+_LOOK_SECONDS = 0.2
 _SMALL_BYTES = 64 * 1024 * 1024
 """Below this a thread pool costs more than it saves, above all on a machine that does something else as well."""
 
@@ -31,13 +34,15 @@ class Bench:
     Args:
         channel: To the parent.
         spec: The task.
+        spare: Says when work for the next verdict is in nobody's way.
 
     Attributes:
         accepted: What accepting the task found out.
         threads: Threads of what is timed.
+        inputs: ``name``, ``shape`` and whether it is ``floating``, for each input tensor.
     """
 
-    def __init__(self, channel: Channel, spec: Dict[str, Any]) -> None:
+    def __init__(self, channel: Channel, spec: Dict[str, Any], spare: SpareTime) -> None:
         import torch
 
         from warpsmith_harness.baselines import Baselines
@@ -47,6 +52,7 @@ class Bench:
         from warpsmith_harness.questions import Examiner, Question
         from warpsmith_harness.sharing import Sharing
         from warpsmith_harness.timing import make_stopwatch
+        from warpsmith_harness.variants import Variants
 
         self._channel = channel
         self._task = task = load_task(spec)
@@ -56,6 +62,8 @@ class Bench:
         self._reference = task.reference()
         self._memory = memory(task.device)
         self._examiner = Examiner(task, self._reference, self.accepted["state_strength"])
+        self._variants = Variants(task, self._reference, self._examiner)
+        self.inputs = self._variants.inputs
         self._baselines = Baselines(self._reference, task.device)
         self.threads = torch.get_num_threads()
         self._few_threads = 1 if self.accepted["bytes_moved"] < _SMALL_BYTES else self.threads
@@ -63,9 +71,10 @@ class Bench:
         self._stopwatch = make_stopwatch(task.device)
         self._sharing = Sharing(task.device)
         self._ahead: List[Question] = []
-        self._question: Optional[Question] = None
+        self._asked: List[Question] = []
         self._placement: Any = None
         self._resting: Optional[Message] = None
+        self._spare = spare
         self._operations: Dict[str, Callable[[Message], Answer]] = {
             "draw": self._draw,
             "compare": self._compare,
@@ -106,7 +115,7 @@ class Bench:
 
         while True:
             if self._resting is not None and not self._channel.ready(0):
-                self._prepare_something(self._resting)
+                self._rest(self._resting)
                 continue
             request = self._channel.receive()
             self._resting = request if request["op"] == "rest" else None
@@ -124,41 +133,65 @@ class Bench:
             self._channel.send({**answer, "id": request["id"]}, descriptors)
 
     def _draw(self, request: Message) -> Answer:
-        """Put a question where the worker can read it: ``scale`` of floating inputs, ``worker`` that will answer."""
-        scale = request["scale"]
-        question = self._ahead.pop() if scale == 1.0 and self._ahead else self._examiner.draw(scale)
-        self._question = question
-        held = [*question.tensors, *question.state.values()]
+        """Put a question where the worker can read it, or answer why it is ``skipped``.
+
+        ``variant`` says what is asked (``variants.Variant``), ``worker`` who will answer. With ``more`` the questions drawn
+        before are kept beside it; ``calls`` says how many there will be.
+        """
+        from warpsmith_harness.variants import Skipped, Variant
+
+        started = time.monotonic()
+        variant = request["variant"]
+        try:
+            question = self._variants.draw(Variant(**variant)) if variant else self._fresh()
+        except Skipped as skipped:
+            return {"skipped": skipped.reason, "took": time.monotonic() - started}, []
+        if request["calls"] * question.size > _ROW_SHARE_OF_MEMORY * self._memory:
+            reason = "the tensors of several calls would fill too much of the memory"
+            return {"skipped": reason, "took": time.monotonic() - started}, []
+        self._asked = [*self._asked, question] if request["more"] else [question]
+        held = [*question.tensors, *question.state.values(), *question.directions]
         answer, descriptors = self._sharing.share(held, [*question.expected, *question.touched], request)
         notes = answer.pop("notes")
+        inputs, state = len(question.tensors), len(question.state)
         answer.update(
             structure=question.structure,
-            inputs=notes[: len(question.tensors)],
-            state=dict(zip(question.state, notes[len(question.tensors) :])),
+            inputs=notes[:inputs],
+            state=dict(zip(question.state, notes[inputs : inputs + state])),
+            directions=notes[inputs + state :],
+            gradients=question.gradients,
+            training=question.training,
+            misaligned=question.misaligned,
             touched_inputs=list(question.touched_inputs),
             touched_state=list(question.touched_state),
             sizes=[tensor.numel() * tensor.element_size() for tensor in question.expected],
+            took=time.monotonic() - started,
+            reference_seconds=question.seconds,
         )
         return answer, descriptors
 
+    def _fresh(self) -> Any:
+        return self._ahead.pop() if self._ahead else self._examiner.draw()
+
     def _compare(self, request: Message) -> Answer:
-        """Compare a worker's answer with the question drawn last."""
-        question = self._question
-        if question is None:
-            raise RuntimeError("there is no question to compare with")
-        return self._judge(question, request), []
+        """Compare a worker's answer with a question, ``number`` of those drawn; ``digest`` identifies the answer's bits."""
+        return self._judge(self._asked[request["number"]], request), []
 
     def _judge(self, question: Any, request: Message) -> Message:
         """Compare; whatever cannot be read of what a worker sent is the candidate's fault."""
         import torch
 
         from warpsmith_harness.questions import judge_answer
+        from warpsmith_harness.values import checksum
 
         notes = list(question.exact.notes)
         try:
             outputs, touched = (self._sharing.read(request[key]) for key in ("outputs", "touched"))
+            absent = [int(number) for number in request["absent"] or ()]
             tolerance = self._task.spec["tolerance"]
-            return {**judge_answer(question, outputs, request["structure"], touched, tolerance), "notes": notes}
+            judged = judge_answer(question, outputs, request["structure"], touched, absent, tolerance)
+            digest = [checksum(tensor) for tensor in outputs] if request.get("digest") else []
+            return {**judged, "notes": notes, "digest": digest}
         except torch.cuda.OutOfMemoryError:
             raise
         except Exception as error:
@@ -168,7 +201,7 @@ class Bench:
     def _prepare(self, request: Message) -> Answer:
         """Compile a baseline, ``mode``, within ``seconds``; ``error`` says why it cannot be timed."""
         mode = request["mode"]
-        self._prepare_mode(mode, request["seconds"])
+        self._prepare_mode(mode, request["seconds"], lambda: self._channel.ready(0))
         return {"error": self._baselines.errors.get(mode, ""), "took": self._baselines.seconds.get(mode, 0.0)}, []
 
     def _place(self, request: Message) -> Answer:
@@ -199,13 +232,19 @@ class Bench:
         return answer, descriptors
 
     def _time(self, request: Message) -> Answer:
-        """Time a batch of ``side``; see ``placement.time_side``."""
+        """Time a batch of ``side``; see ``placement.time_side``. Where capturing it fails, ``error`` says why."""
         from warpsmith_harness.placement import time_side
+        from warpsmith_harness.problems import summary
         from warpsmith_harness.threads import all_threads
 
         call = self._placement.call(request["side"], self._baselines)
-        with all_threads(self.threads):
-            return time_side(self._stopwatch, call, self._placement.arena, request)[0], []
+        try:
+            with all_threads(self.threads):
+                return time_side(self._stopwatch, call, self._placement.arena, request)[0], []
+        except Exception as error:
+            if request["kind"] != "graph":
+                raise
+            return {"error": f"it cannot be captured into a CUDA graph: {summary(error)}"}, []
 
     def _recall(self, request: Message) -> Answer:
         """Compare the output of a timed call, made on ``turn``."""
@@ -226,12 +265,12 @@ class Bench:
         """Stop preparing, as every request does: the device is to be somebody else's."""
         return {}, []
 
-    def _prepare_mode(self, mode: str, seconds: float) -> None:
-        """Compile a mode, until the parent asks for something else or is gone."""
+    def _prepare_mode(self, mode: str, seconds: float, wanted_elsewhere: Callable[[], bool]) -> None:
+        """Compile a mode, until the bench is wanted elsewhere."""
         from warpsmith_harness.threads import all_threads
 
         with all_threads(self.threads):
-            self._baselines.prepare(mode, self._run_once, seconds, lambda: self._channel.ready(0))
+            self._baselines.prepare(mode, self._run_once, seconds, wanted_elsewhere)
 
     def _run_once(self, call: Callable[..., Any]) -> None:
         import torch
@@ -239,6 +278,23 @@ class Bench:
         args, kwargs = self._task.inputs()
         with torch.no_grad():
             call(*args, **kwargs)
+
+    def _rest(self, resting: Message) -> None:
+        """Do a piece of work for the next verdict; while somebody has the device alone, or waits to, wait instead."""
+        with self._spare.piece() as free:
+            if free:
+                self._prepare_something(resting)
+        if not free:
+            self._channel.ready(_LOOK_SECONDS)
+
+    def _capture_once(self, call: Callable[..., Any]) -> None:
+        """Capture a call on buffers of its own, and replay it."""
+        from warpsmith_harness import values
+        from warpsmith_harness.graphs import capture
+        from warpsmith_harness.timing import Arena
+
+        tensors, structure = values.flatten(self._task.inputs())
+        capture(call, Arena([tensors], structure, 1, rollable=False))
 
     def _prepare_something(self, resting: Message) -> None:
         """Do one piece of work for the next verdict, or stop resting when there is none."""
@@ -252,13 +308,14 @@ class Bench:
             except TaskProblem:  # met again, and told, when a verdict draws
                 self._resting = None
         elif resting["compile_seconds"] > 0 and not self._baselines.tried(COMPILE):
-            self._prepare_mode(COMPILE, resting["compile_seconds"])
+            seconds = resting["compile_seconds"]
+            self._prepare_mode(COMPILE, seconds, lambda: self._channel.ready(0) or self._spare.over())
         else:
             self._resting = None
 
 
 def main(arguments: List[str]) -> int:
-    """Run the bench. Options: ``channel`` (descriptor), ``spec``."""
+    """Run the bench. Options: ``channel`` (descriptor), ``spec``, ``pool`` (folders of the queues for devices)."""
     options = startup.options(arguments)
     channel = Channel.of_descriptor(options["channel"])
     os.set_inheritable(channel.fileno(), False)
@@ -267,23 +324,26 @@ def main(arguments: List[str]) -> int:
         if problem:
             channel.send({"environment_problem": problem})
             return 3
-        return _serve(channel, options["spec"])
+        return _serve(channel, options["spec"], options["pool"])
     except ChannelClosed:
         return 0
 
 
-def _serve(channel: Channel, spec: Dict[str, Any]) -> int:
+def _serve(channel: Channel, spec: Dict[str, Any], pool: List[str]) -> int:
     from warpsmith_harness.problems import TaskProblem
 
+    machine = _machine(spec["device"])
+    spare = SpareTime(pool, device_name(machine.get("gpu_uuid", ""), spec["device"]), spec["class_name"])
     try:
-        bench = Bench(channel, spec)
+        bench = Bench(channel, spec, spare)
     except TaskProblem as problem:
         channel.send({"task_problem": [problem.what, problem.where, problem.next_step]})
         return 2
     told = {
         "accepted": bench.accepted,
-        "environment": {**_machine(spec["device"]), "threads": bench.threads},
+        "environment": {**machine, "threads": bench.threads},
         "modes": bench.modes,
+        "inputs": bench.inputs,
         "call_seconds": bench.call_seconds(),
         "site_packages": sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}),
     }
@@ -294,6 +354,8 @@ def _serve(channel: Channel, spec: Dict[str, Any]) -> int:
 def _machine(device: str) -> Dict[str, Any]:
     """Return what times depend on, as this interpreter sees it."""
     import torch
+
+    from warpsmith_harness.trace import multiprocessor
 
     found: Dict[str, Any] = {
         "device": "cpu",
@@ -307,6 +369,7 @@ def _machine(device: str) -> Dict[str, Any]:
         properties = torch.cuda.get_device_properties(device)
         major, minor = torch.cuda.get_device_capability(device)
         found.update(device=properties.name, sm=f"sm_{major}{minor}", gpu_uuid=str(getattr(properties, "uuid", "")))
+        found.update(multiprocessor=multiprocessor(device))
     return found
 
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Iterator, Optional, Sequence
+from typing import Any, Iterator, Optional, Sequence, Union
 
 import torch
 
 from warpsmith_harness.diagnose import diagnose
 from warpsmith_harness.oracle import Oracle, oracle
 
-__all__ = ["Oracle", "compare", "oracle", "own_error"]
+__all__ = ["Oracle", "compare", "oracle", "own_error", "row_errors"]
 
 _CHUNK = 1 << 24
+_LEAST_ROW = 32
+"""Elements of a row from which its own largest error says something of how far rounding goes in it."""
 _OWN_ERRORS = 2.0
 _ULPS = 8.0
 _PUBLISHED = 1e-2
@@ -21,11 +23,26 @@ _PUBLISHED = 1e-2
 
 @dataclass(frozen=True)
 class _Budget:
-    """What an element may be off: ``absolute + relative * |reference|``, from ``exact`` or, if published, ``reference``."""
+    """What an element may be off: ``absolute + relative * |target|``, from ``exact`` or, if published, ``reference``.
 
-    absolute: float
+    ``absolute`` is one number for all, or one for each row of ``row_errors``.
+    """
+
+    absolute: Union[float, torch.Tensor]
     relative: float
-    published: bool
+    published: bool = False
+
+    def allowed(self, target: torch.Tensor, start: int, whole: torch.Tensor) -> Union[float, torch.Tensor]:
+        """Return what elements may be off that begin at ``start`` in the flattened output, ``whole``."""
+        absolute = self.absolute
+        if isinstance(absolute, torch.Tensor):
+            place = torch.arange(start, start + target.numel(), device=absolute.device)
+            absolute = absolute[torch.div(place, _row_width(whole), rounding_mode="floor")]
+        return absolute + self.relative * target.abs() if self.relative else absolute
+
+    def at(self, target: torch.Tensor, index: int, whole: torch.Tensor) -> float:
+        """Return what one element may be off."""
+        return float(self.allowed(target.reshape(-1)[index : index + 1], index, whole))
 
 
 @dataclass(frozen=True)
@@ -43,13 +60,17 @@ def compare(
     exact: Sequence[torch.Tensor],
     tolerance: str = "budget",
     rows: Optional[torch.Tensor] = None,
+    own: Optional[Sequence[torch.Tensor]] = None,
+    names: Optional[Sequence[str]] = None,
 ) -> dict[str, Any]:
     """Compare a candidate's outputs with the reference's, each in order.
 
     Within ``budget``, the error against the oracle may be two times the reference's own, plus 8 units in the last place
-    at the output's RMS. With ``1e-2`` it may differ from the reference by 1e-2 absolute plus 1e-2 relative. Integers
-    and booleans must equal the reference's or the oracle's. NaN and infinities may stand only where the oracle, at the
-    output's dtype, or the reference has the same.
+    at the output's RMS. Where ``own`` says how far the reference's errors go in each row, the rows have budgets of their
+    own, and 8 units of the element itself are allowed as well: one huge element must neither make the other rows'
+    budgets large nor its own row's as small as theirs. With ``1e-2`` it may differ from the reference by 1e-2 absolute
+    plus 1e-2 relative. Integers and booleans must equal the reference's or the oracle's. NaN and infinities may stand
+    only where the oracle, at the output's dtype, or the reference has the same.
 
     Args:
         candidate: The candidate's outputs.
@@ -57,6 +78,8 @@ def compare(
         exact: The oracle's (``Oracle.outputs``).
         tolerance: ``budget`` or ``1e-2``.
         rows: ``Oracle.rows``, if the oracle was sampled.
+        own: ``row_errors`` of each output, the largest of several runs.
+        names: What to call the outputs in a reason.
 
     Returns:
         ``ok``, ``max_abs_error`` (null when nothing could be compared), ``max_rel_error`` (the same over the RMS of the
@@ -66,9 +89,12 @@ def compare(
         return _verdict([], f"The output must hold {len(reference)} tensors, and holds {len(candidate)}.")
     results: list[_Result] = []
     for index, (got, wanted, best) in enumerate(zip(candidate, reference, exact)):
-        name = "The output" if len(reference) == 1 else f"Output {index}"
+        name = names[index] if names else "The output" if len(reference) == 1 else f"Output {index}"
         reason = _form(got, wanted)
-        results.append(_Result(None, 0.0, reason) if reason else _compare_one(got, wanted, best, tolerance, rows))
+        errors = own[index] if own is not None else None
+        results.append(
+            _Result(None, 0.0, reason) if reason else _compare_one(got, wanted, best, tolerance, rows, errors)
+        )
         if results[-1].reason:
             return _verdict(results, f"{name} {results[-1].reason}")
     return _verdict(results, "")
@@ -101,7 +127,12 @@ def _form(got: Any, wanted: torch.Tensor) -> str:
 
 
 def _compare_one(
-    got: torch.Tensor, wanted: torch.Tensor, best: torch.Tensor, tolerance: str, rows: Optional[torch.Tensor]
+    got: torch.Tensor,
+    wanted: torch.Tensor,
+    best: torch.Tensor,
+    tolerance: str,
+    rows: Optional[torch.Tensor],
+    errors: Optional[torch.Tensor],
 ) -> _Result:
     if got.numel() == 0:
         return _Result(0.0, 0.0, "")
@@ -109,15 +140,16 @@ def _compare_one(
         return _compare_exactly(got, wanted, best, rows)
     if rows is None:
         own, scale = own_error(wanted, best)
-        return _within(got, wanted, best, _budget(wanted.dtype, own, scale, tolerance), scale)
+        return _within(got, wanted, best, _budgets(wanted.dtype, own, scale, tolerance, errors), scale)
     own, scale = own_error(wanted[rows], best)
+    own = own if errors is None else max(own, float(errors.max()))
     budget = _budget(wanted.dtype, own, scale, tolerance)
-    sampled = _within(got[rows], wanted[rows], best, budget, scale)
+    sampled = _within(got[rows], wanted[rows], best, [budget], scale)
     if sampled.reason:
         return sampled
     # Rows without an oracle are held against the reference, whose own error there can exceed that of the sample.
     loose = _Budget(2 * (budget.absolute + own), budget.relative, budget.published)
-    rest = _within(got, wanted, wanted, loose, scale)
+    rest = _within(got, wanted, wanted, [loose], scale)
     return rest if rest.reason else sampled
 
 
@@ -137,8 +169,20 @@ def _compare_exactly(
 
 def _budget(dtype: torch.dtype, own: float, scale: float, tolerance: str) -> _Budget:
     if tolerance == "1e-2":
-        return _Budget(_PUBLISHED, _PUBLISHED, True)
-    return _Budget(_OWN_ERRORS * own + _ULPS * torch.finfo(dtype).eps * scale, 0.0, False)
+        return _Budget(_PUBLISHED, _PUBLISHED, published=True)
+    return _Budget(_OWN_ERRORS * own + _ULPS * torch.finfo(dtype).eps * scale, 0.0)
+
+
+def _budgets(
+    dtype: torch.dtype, own: float, scale: float, tolerance: str, errors: Optional[torch.Tensor]
+) -> list[_Budget]:
+    """Return the budgets of which an element must keep one."""
+    if errors is None:
+        return [_budget(dtype, own, scale, tolerance)]
+    unit = _ULPS * torch.finfo(dtype).eps
+    # A row whose few runs came out exact by chance gets what is usual.
+    by_row = _Budget(_OWN_ERRORS * torch.maximum(errors, errors.median()) + unit * scale, unit)
+    return [by_row] if tolerance == "budget" else [by_row, _budget(dtype, own, scale, tolerance)]
 
 
 def own_error(wanted: torch.Tensor, best: torch.Tensor) -> tuple[float, float]:
@@ -152,24 +196,48 @@ def own_error(wanted: torch.Tensor, best: torch.Tensor) -> tuple[float, float]:
     return error, math.sqrt(squares / count) if count else 0.0
 
 
-def _within(got: torch.Tensor, wanted: torch.Tensor, best: torch.Tensor, budget: _Budget, scale: float) -> _Result:
-    """Hold every element against the budget; the reason describes the wrong ones together."""
-    error, masks = 0.0, []
+def row_errors(ours: torch.Tensor, exact: torch.Tensor) -> torch.Tensor:
+    """Return the largest error of each row along the last dimension, or of the whole where rows are short; finite ones."""
+    width = _row_width(ours)
+    if width == ours.numel():
+        return torch.tensor([own_error(ours, exact)[0]], dtype=torch.float64, device=ours.device)
+    wide = torch.complex128 if ours.is_complex() else torch.float64
+    found = []
+    step = max(1, _CHUNK // width)
+    for first, second in zip(*(torch.split(tensor.reshape(-1, width), step) for tensor in (ours, exact))):
+        off = (first.to(wide) - second.to(wide)).abs()
+        found.append(torch.where(torch.isfinite(off), off, 0.0).amax(dim=1))
+    return torch.cat(found)
+
+
+def _row_width(tensor: torch.Tensor) -> int:
+    rows = tensor.dim() > 1 and tensor.shape[-1] >= _LEAST_ROW
+    return tensor.shape[-1] if rows else max(1, tensor.numel())
+
+
+def _within(
+    got: torch.Tensor, wanted: torch.Tensor, best: torch.Tensor, budgets: Sequence[_Budget], scale: float
+) -> _Result:
+    """Hold every element against the budgets, of which it must keep one; the reason describes the wrong ones together."""
+    error, masks, start = 0.0, [], 0
     for theirs, ours, exact in _chunks(got, wanted, best):
         # The oracle's values at the output's dtype: what overflows there may be infinite in the candidate.
         rounded = exact.to(wanted.dtype).to(exact.dtype)
-        target = ours if budget.published else exact
-        off = (theirs - target).abs()
-        finite = torch.isfinite(theirs) & torch.isfinite(target)
-        allowed = budget.absolute + budget.relative * target.abs() if budget.relative else budget.absolute
-        near = finite & (off <= allowed)
+        near = torch.zeros_like(theirs, dtype=torch.bool)
+        for budget in budgets:
+            target = ours if budget.published else exact
+            off = (theirs - target).abs()
+            finite = torch.isfinite(theirs) & torch.isfinite(target)
+            near |= finite & (off <= budget.allowed(target, start, got))
         masks.append(~(near | _same_special(theirs, ours) | _same_special(theirs, rounded)))
         error = max(error, float(torch.where(finite, off, 0.0).max()))
+        start += theirs.numel()
     wrong = torch.cat(masks)
     if not bool(wrong.any()):
         return _Result(error, scale, "")
     known = error if bool(torch.isfinite(got.reshape(-1)[wrong]).any()) else None
-    return _Result(known, scale, diagnose(got, wanted, wrong.view(got.shape), budget.absolute, scale))
+    allowed = budgets[0].at(wanted, int(wrong.int().argmax()), got)
+    return _Result(known, scale, diagnose(got, wanted, wrong.view(got.shape), allowed, scale))
 
 
 def _same_special(theirs: torch.Tensor, other: torch.Tensor) -> torch.Tensor:

@@ -35,6 +35,10 @@ _LIMITS = {"int32": 2**31, "int64": 2**63}
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
+class Refused(RuntimeError):
+    """An argument does not fit its parameter, or the launcher itself said with its return code that it does not run this."""
+
+
 def bind(manifest: Dict[str, Any], name: str) -> types.ModuleType:
     """Load a built library and return a module with one function for each of its launchers.
 
@@ -173,20 +177,20 @@ class _Refusal:
         param = self.params[index]
         what = f"{self.function}: {param['name']}"
         if not isinstance(value, torch.Tensor):
-            raise RuntimeError(f"{what} must be a tensor or None, not {type(value).__name__}.")
+            raise Refused(f"{what} must be a tensor or None, not {type(value).__name__}.")
         if type(value) not in _PLAIN:
-            raise RuntimeError(f"{what} must be a plain tensor, not a {type(value).__name__}.")
+            raise Refused(f"{what} must be a plain tensor, not a {type(value).__name__}.")
         if value.dtype is not getattr(torch, param["dtype"]):
-            raise RuntimeError(f"{what} must be torch.{param['dtype']}, not {value.dtype}.")
+            raise Refused(f"{what} must be torch.{param['dtype']}, not {value.dtype}.")
         if value.device.type != self.place:
-            raise RuntimeError(f"{what} must be on {self.place}, not on {value.device}.")
-        raise RuntimeError(
+            raise Refused(f"{what} must be on {self.place}, not on {value.device}.")
+        raise Refused(
             f"{what} must be contiguous; its shape is {tuple(value.shape)}, its strides are {value.stride()}. Pass a contiguous "
             f"tensor, or give the launcher int64_t parameters {param['name']}_stride0, ... and pass the strides."
         )
 
     def device(self, index: int, value: torch.Tensor, expected: int) -> NoReturn:
-        raise RuntimeError(
+        raise Refused(
             f"{self.function}: {self.params[index]['name']} is on {value.device}, other tensors are on cuda:{expected}."
         )
 
@@ -232,4 +236,4 @@ def _fail(function: str, code: int, is_cuda: bool) -> NoReturn:
     if is_cuda and hasattr(torch._C, "_cudart"):
         runtime = torch.cuda.cudart()  # type: ignore[no-untyped-call]
         meaning = f": {runtime.cudaGetErrorString(runtime.cudaError(code))}"
-    raise RuntimeError(f"{function} returned error {code}{meaning}.")
+    raise Refused(f"{function} returned error {code}{meaning}.")

@@ -6,7 +6,7 @@ import contextlib
 import copy
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Iterator, Optional
+from typing import TYPE_CHECKING, Any, Callable, Iterator, List, Optional
 
 import torch
 from torch import nn
@@ -27,6 +27,17 @@ _SHARE_OF_MEMORY = 0.3
 _SAMPLED_ROWS = 16
 
 
+Lift = Callable[[torch.Tensor], torch.Tensor]
+Run = Callable[[nn.Module, Any, Any, Lift], List[torch.Tensor]]
+"""Makes a module's answers from its arguments; the last raises whatever else it needs to the oracle's dtype and device."""
+
+
+def forward(module: nn.Module, args: Any, kwargs: Any, _: Lift) -> list[torch.Tensor]:
+    """Return the outputs of a module's forward, flattened."""
+    with torch.no_grad():
+        return values.flatten(module(*args, **kwargs))[0]
+
+
 @dataclass(frozen=True)
 class Oracle:
     """The exact outputs.
@@ -42,51 +53,55 @@ class Oracle:
     notes: tuple[str, ...] = ()
 
 
-def oracle(task: LoadedTask, reference: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Oracle:
+def oracle(
+    task: LoadedTask, reference: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], run: Run = forward
+) -> Oracle:
     """Run a float64 copy of the reference on float64 copies of the inputs; neither is changed.
 
     Operators without float64 on the device are run on the CPU, and those without it anywhere in float32. Tensors that
-    fill more than 30 % of the device's memory are sampled by rows, if rows do not depend on each other.
+    fill more than 30 % of the device's memory are sampled by rows, if rows do not depend on each other; what ``run`` makes
+    instead of the outputs never is.
     """
-    if _too_large(task, reference, args, kwargs):
+    if run is forward and _too_large(task, reference, args, kwargs):
         sampled = _sampled(task, reference, args, kwargs)
         if sampled is not None:
             return sampled
-    return _exact(task, reference, args, kwargs)
+    return _exact(task, reference, args, kwargs, run)
 
 
-def _exact(task: LoadedTask, reference: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Oracle:
+def _exact(
+    task: LoadedTask, reference: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], run: Run = forward
+) -> Oracle:
     devices = [task.device] if task.device.type == "cpu" else [task.device, torch.device("cpu")]
     failed = ""
     for device in devices:
         try:
-            outputs = _lifted(task, reference, args, kwargs, torch.float64, device)
+            outputs = _lifted(task, reference, args, kwargs, torch.float64, device, run)
         except Exception as error:  # the developer's code may raise anything at a dtype it was not written for
             failed = failed or summary(error)
             continue
         note = (f"The oracle ran on the CPU: float64 fails on {task.device} ({failed}).",) if failed else ()
         return Oracle([tensor.to(task.device) for tensor in outputs], notes=note)
-    return _single(task, reference, args, kwargs, failed)
+    return _single(task, reference, args, kwargs, failed, run)
 
 
-def _single(task: LoadedTask, reference: nn.Module, args: Any, kwargs: Any, failed: str) -> Oracle:
+def _single(task: LoadedTask, reference: nn.Module, args: Any, kwargs: Any, failed: str, run: Run) -> Oracle:
     """Fall back to float32; a float32 task's inputs are nudged by an ulp, so that its own error does not read as 0."""
     note = f"The oracle is float32: the reference does not run in float64 ({failed})."
     try:
-        outputs = _lifted(task, reference, args, kwargs, torch.float32, task.device)
+        outputs = _lifted(task, reference, args, kwargs, torch.float32, task.device, run)
     except Exception:  # as above; the reference at its own dtype is known to run
-        with torch.no_grad():
-            outputs, _ = values.flatten(copy.deepcopy(reference)(*_copied(args), **_copied(kwargs)))
+        outputs = run(copy.deepcopy(reference), _copied(args), _copied(kwargs), lambda tensor: tensor)
         return Oracle(outputs, notes=(f"{note} It is the reference at its own dtype.",))
     if any(t.dtype == torch.float32 for t in [*values.flatten((args, kwargs))[0], *reference.parameters()]):
         nudged = [_copied(part, nudge=True) for part in (args, kwargs)]
-        outputs = _lifted(task, reference, nudged[0], nudged[1], torch.float32, task.device)
+        outputs = _lifted(task, reference, nudged[0], nudged[1], torch.float32, task.device, run)
         note += " Its inputs differ by one unit in the last place, to show the reference's own error."
     return Oracle(outputs, notes=(note,))
 
 
 def _lifted(
-    task: LoadedTask, reference: nn.Module, args: Any, kwargs: Any, dtype: torch.dtype, device: torch.device
+    task: LoadedTask, reference: nn.Module, args: Any, kwargs: Any, dtype: torch.dtype, device: torch.device, run: Run
 ) -> list[torch.Tensor]:
     """Run a copy of the reference with every floating tensor, and every dtype its code names, raised to ``dtype``."""
 
@@ -102,9 +117,8 @@ def _lifted(
             if isinstance(value, torch.Tensor):
                 setattr(part, name, lift(value))
     lifted_args, lifted_kwargs = values.map_tensors((_copied(args), _copied(kwargs)), lift)
-    with torch.no_grad(), _default_dtype(dtype), _Lift(dtype, device):
-        output = module(*lifted_args, **lifted_kwargs)
-    return values.flatten(output)[0]
+    with _default_dtype(dtype), _Lift(dtype, device):
+        return run(module, lifted_args, lifted_kwargs, lift)
 
 
 class _Lift(TorchFunctionMode):
@@ -143,7 +157,7 @@ def _copy(task: LoadedTask, reference: nn.Module) -> nn.Module:
     try:
         return copy.deepcopy(reference)
     except (RuntimeError, TypeError, AttributeError):  # a module that holds a graph tensor, a lock or a handle
-        again = task.reference()
+        again = task.reference().train(reference.training)
         copy_state(reference, again)
         return again
 

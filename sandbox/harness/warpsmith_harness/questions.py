@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
 from dataclasses import dataclass, field
-from typing import Any, Dict, List
+from typing import Any, Dict, Iterator, List, Optional
 
 import torch
 from torch import nn
@@ -25,6 +27,13 @@ class Question:
         expected, expected_structure: The reference's own outputs, flattened.
         exact: The oracle's outputs.
         touched_inputs, touched_state: Which of them the reference itself changes, with their contents afterwards.
+        training: Whether the reference was in train mode.
+        seconds: How long the reference took.
+        misaligned: Inputs that the candidate is to get one element behind an aligned address.
+        own: How far the reference's own errors go in each row of an output, where that was looked at; see ``compare``.
+        directions: What the outputs' gradients are multiplied by, where gradients are asked for.
+        gradients: What gradients are asked for; ``expected`` and ``exact`` hold them behind the outputs.
+        labels: What to call the gradients.
     """
 
     tensors: List[torch.Tensor]
@@ -35,6 +44,13 @@ class Question:
     exact: Oracle
     touched_inputs: Dict[int, torch.Tensor] = field(default_factory=dict)
     touched_state: Dict[str, torch.Tensor] = field(default_factory=dict)
+    training: bool = False
+    seconds: float = 0.0
+    misaligned: List[int] = field(default_factory=list)
+    own: Optional[List[torch.Tensor]] = None
+    directions: List[torch.Tensor] = field(default_factory=list)
+    gradients: List[str] = field(default_factory=list)
+    labels: List[str] = field(default_factory=list)
 
     @property
     def touched(self) -> List[torch.Tensor]:
@@ -46,6 +62,14 @@ class Question:
         """Bytes it holds."""
         held = [*self.tensors, *self.state.values(), *self.expected, *self.exact.outputs]
         return sum(tensor.numel() * tensor.element_size() for tensor in held)
+
+
+@dataclass(frozen=True)
+class KeptState:
+    """Parameters and buffers as they were before a call, and those that it changed, as it left them."""
+
+    before: Dict[str, torch.Tensor]
+    touched: Dict[str, torch.Tensor]
 
 
 class Examiner:
@@ -71,27 +95,49 @@ class Examiner:
         if self._strength:
             values.randomise_state(self._reference, self._strength)
 
-    def draw(self, scale: float = 1.0) -> Question:
-        """Return a question with new state and inputs; floating inputs are multiplied by ``scale``."""
+    def draw(self) -> Question:
+        """Return a question with new state and inputs."""
         self.new_state()
         tensors, structure = values.flatten(self._task.inputs())
-        return self.ask([_scaled(tensor, scale) for tensor in tensors], structure)
+        return self.ask(tensors, structure)
 
     def ask(self, tensors: List[torch.Tensor], structure: Any, exact: bool = True) -> Question:
         """Return a question on given inputs, at the present state; without ``exact`` the reference is its own oracle."""
-        before = {key: value.detach().clone() for key, value in state(self._reference).items()}
         given = [values.clone_like(tensor) for tensor in tensors]
         args, kwargs = values.rebuild(structure, given)
-        outputs, expected_structure = values.flatten(self._task.forward(self._reference, tuple(args), kwargs))
-        expected = [values.clone_like(tensor.detach()) for tensor in outputs]
-        after = {key: value.detach() for key, value in state(self._reference).items()}
+        started = time.monotonic()
+        with self.state_kept() as kept:
+            outputs, expected_structure = values.flatten(self._task.forward(self._reference, tuple(args), kwargs))
+            expected = [values.clone_like(tensor.detach()) for tensor in outputs]
+        seconds = time.monotonic() - started
         touched_inputs = {i: given[i] for i in range(len(given)) if not same_bits(given[i], tensors[i])}
-        touched_state = {key: after[key].clone() for key in after if not same_bits(after[key], before[key])}
-        with torch.no_grad():
-            for key in touched_state:
-                after[key].copy_(before[key])
         answer = self._exact(tensors, structure) if exact else Oracle(expected)
-        return Question(tensors, structure, before, expected, expected_structure, answer, touched_inputs, touched_state)
+        return Question(
+            tensors,
+            structure,
+            kept.before,
+            expected,
+            expected_structure,
+            answer,
+            touched_inputs,
+            kept.touched,
+            self._reference.training,
+            seconds,
+        )
+
+    @contextlib.contextmanager
+    def state_kept(self) -> Iterator[KeptState]:
+        """Put back the state that a call changes; what is yielded says afterwards what it changed."""
+        kept = KeptState({key: value.detach().clone() for key, value in state(self._reference).items()}, {})
+        try:
+            yield kept
+        finally:
+            after = {key: value.detach() for key, value in state(self._reference).items()}
+            changed = [key for key, value in after.items() if not same_bits(value, kept.before[key])]
+            kept.touched.update({key: after[key].clone() for key in changed})
+            with torch.no_grad():
+                for key in changed:
+                    after[key].copy_(kept.before[key])
 
     def _exact(self, tensors: List[torch.Tensor], structure: Any) -> Oracle:
         args, kwargs = values.rebuild(structure, [values.clone_like(tensor) for tensor in tensors])
@@ -99,23 +145,50 @@ class Examiner:
 
 
 def judge_answer(
-    question: Question, outputs: List[torch.Tensor], structure: Any, touched: List[torch.Tensor], tolerance: str
+    question: Question,
+    outputs: List[torch.Tensor],
+    structure: Any,
+    touched: List[torch.Tensor],
+    absent: List[int],
+    tolerance: str,
 ) -> Dict[str, Any]:
     """Compare a candidate's outputs, and what it left in inputs and state, with a question's.
+
+    Args:
+        question: The question.
+        outputs: The candidate's outputs, and its gradients behind them.
+        structure: Of the outputs.
+        touched: What it left in the inputs and the state that the reference changes.
+        absent: Numbers of the gradients that it does not give.
+        tolerance: See ``compare``.
 
     Returns:
         ``ok``, ``max_abs_error``, ``max_rel_error``, ``reason``.
     """
-    reason = values.same_structure(question.expected_structure, structure)
+    reason = values.same_structure(question.expected_structure, structure) or _without_gradient(question, absent)
     if reason:
         return {"ok": False, "max_abs_error": None, "max_rel_error": None, "reason": reason}
-    result = compare(outputs, question.expected, question.exact.outputs, tolerance, question.exact.rows)
+    exact, names = question.exact, _names(question)
+    result = compare(outputs, question.expected, exact.outputs, tolerance, exact.rows, question.own, names)
     if result["ok"] and question.touched:
         left = compare(touched, question.touched, question.touched, tolerance)
         if not left["ok"]:
             where = [*(f"input {i}" for i in question.touched_inputs), *question.touched_state]
             result = {**left, "reason": f"what the original writes to {', '.join(where)} differs: {left['reason']}"}
     return result
+
+
+def _without_gradient(question: Question, absent: List[int]) -> str:
+    named = [question.labels[number].replace("The gradient of ", "") for number in absent]
+    return f"it gives no gradient for {', '.join(named)}: its output is detached from there." if named else ""
+
+
+def _names(question: Question) -> Optional[List[str]]:
+    """Name outputs and gradients where there are gradients; ``compare`` does for outputs alone."""
+    if not question.labels:
+        return None
+    count = len(question.expected) - len(question.labels)
+    return [*(["The output"] if count == 1 else [f"Output {index}" for index in range(count)]), *question.labels]
 
 
 def same_bits(first: torch.Tensor, second: torch.Tensor) -> bool:
@@ -127,7 +200,3 @@ def raw_bytes(tensor: torch.Tensor) -> torch.Tensor:
     """View the memory a tensor covers as bytes."""
     flat = tensor.detach().as_strided((span(tensor),), (1,))
     return (torch.view_as_real(flat) if flat.is_complex() else flat).view(torch.uint8)
-
-
-def _scaled(tensor: torch.Tensor, scale: float) -> torch.Tensor:
-    return tensor * scale if scale != 1.0 and tensor.is_floating_point() else tensor

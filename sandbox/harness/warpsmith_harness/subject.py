@@ -31,7 +31,7 @@ class Subject:
         self.reference = reference
         args, kwargs = task.inputs()
         self.inputs, self._structure = values.flatten((args, kwargs))
-        self.names = _input_names(reference, args, kwargs)
+        self.names = input_names(reference, args, kwargs)
         self._buffers = {name: buffer.clone() for name, buffer in reference.named_buffers()}
 
     def run(self, inputs: Optional[list[torch.Tensor]] = None) -> list[torch.Tensor]:
@@ -107,7 +107,7 @@ def same(a: torch.Tensor, b: torch.Tensor) -> bool:
     return torch.equal(a, b) or bool(torch.isclose(a, b, rtol=0.0, atol=0.0, equal_nan=True).all())
 
 
-def _input_names(reference: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
+def input_names(reference: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
     """Return a name for each input tensor in the order of ``flatten((args, kwargs))``."""
     parameters = list(inspect.signature(reference.forward).parameters.values())
     named = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]

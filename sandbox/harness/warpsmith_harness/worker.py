@@ -6,11 +6,12 @@ is checked elsewhere; whatever it does to itself ends with it.
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import os
 import sys
 import traceback
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, cast
 
@@ -19,11 +20,13 @@ from torch import nn
 
 from warpsmith_harness import isolate, kernels, load, startup, values
 from warpsmith_harness.candidate import copy_state, load_candidate, state
+from warpsmith_harness.contents import misaligned
+from warpsmith_harness.gradients import NoGradient, differentiate, leaves, wanted_of
 from warpsmith_harness.load import LoadedTask
 from warpsmith_harness.placement import time_side
 from warpsmith_harness.problems import CandidateProblem, place, summary
 from warpsmith_harness.protocol import Channel, ChannelClosed, Message
-from warpsmith_harness.questions import same_bits
+from warpsmith_harness.refusals import is_refusal
 from warpsmith_harness.threads import all_threads
 from warpsmith_harness.timing import Arena, Stopwatch, Turn, make_stopwatch
 from warpsmith_harness.trace import device_activity, launches, ownership
@@ -37,10 +40,18 @@ from warpsmith_harness.transport import (
     pack,
     unpack,
 )
-from warpsmith_harness.watch import Checksums, Finding, HeldOutputs, OperatorWatch, call_watched, delegation, mutation
+from warpsmith_harness.watch import (
+    Checksums,
+    Finding,
+    HeldOutputs,
+    OperatorWatch,
+    call_watched,
+    delegation,
+    mutation,
+    poisoned_memory,
+)
 
 _HELD_BYTES = 512 * 1024 * 1024
-_REPEATS = 2
 
 
 class Worker:
@@ -59,12 +70,17 @@ class Worker:
         self._manifest: Optional[Dict[str, Any]] = None
         self._regions: List[Region] = []
         self._held = HeldOutputs(_HELD_BYTES)
+        self._staged: List[_Call] = []
+        self._row: List[Tuple[List[torch.Tensor], Any]] = []
         self._arena: Optional[Arena] = None
         self._stopwatch: Optional[Stopwatch] = None
         self._threads = 1
         self._operations: Dict[str, Callable[[Message], Message]] = {
             "load": self._load,
             "answer": self._answer,
+            "stage": self._stage,
+            "row": self._call_row,
+            "collect": self._collect,
             "place": self._place,
             "time": self._time,
             "launches": self._launches,
@@ -81,7 +97,8 @@ class Worker:
                 self._open(request.get("regions", []), descriptors)
                 answer = self._operations[request["op"]](request)
             except Exception as error:
-                answer = {"problem": _describe(error, self._folder)}
+                refused = bool(request.get("refusable")) and is_refusal(error, self._task.device)
+                answer = {"problem": _describe(error, self._folder, refused)}
             self._channel.send(answer)
 
     def _load(self, request: Message) -> Message:
@@ -100,51 +117,103 @@ class Worker:
         return {"threads": self._threads}
 
     def _answer(self, request: Message) -> Message:
-        """Answer one question, watched as ``watch`` says.
+        """Answer one question, watched as ``watch`` says, in the mode and with the gradients that it asks for.
 
-        ``operators`` counts what torch computes, ``device`` lists the kernels of another call, ``repeat`` answers the last
-        of three calls on the same inputs and notes whether they differ.
+        ``operators`` counts what torch computes, ``device`` lists the kernels of another call.
         """
-        tensors = unpack(request["inputs"], self._incoming, self._task.device)
-        self._set_state(request["state"])
-        args, kwargs = values.rebuild(request["structure"], tensors)
-        own = state(self._candidate)
-        given = {**{f"input {i}": tensor for i, tensor in enumerate(tensors)}, **own}
+        asked = self._taken(request)
         touched = [*(f"input {i}" for i in request["touched_inputs"]), *request["touched_state"]]
-        sums = Checksums({name: tensor for name, tensor in given.items() if name not in touched})
+        sums = Checksums({name: tensor for name, tensor in asked.given.items() if name not in touched})
         watch = OperatorWatch() if request["watch"] == "operators" else None
-        with torch.no_grad():
-            outputs, structure, found = call_watched(
-                lambda: self._call(args, kwargs), self._task.device, request["sizes"], watch
+        with torch.no_grad(), self._mode(request["training"]):
+            answered = _Answered()
+            call = (
+                self._backward(request, asked, answered)
+                if request["gradients"]
+                else lambda: self._call(asked.args, asked.kwargs)
             )
+            outputs, structure, found = call_watched(call, self._task.device, request["sizes"], watch)
             found += mutation(sums.changed()) + self._held.findings()
             found += delegation(watch.computed if watch else {}, self._task.spec["policy"])
-            self._held.hold(outputs, own.values())
-            notes: List[str] = []
-            if request["watch"] == "repeat" and not touched:
-                outputs, notes = self._repeat(args, kwargs, outputs)
-            answer = self._send(structure, outputs, [given[name] for name in touched])
+            self._held.hold(outputs, state(self._candidate).values())
+            answer = self._send(answered.structure or structure, outputs, [asked.given[name] for name in touched])
             if request["watch"] == "device":
-                found += self._device_findings(args, kwargs)
-        return {**answer, "findings": found, "notes": notes}
+                found += self._device_findings(asked)
+        return {**answer, "absent": answered.absent, "findings": found, "notes": []}
 
-    def _repeat(
-        self, args: Sequence[Any], kwargs: Dict[str, Any], first: List[torch.Tensor]
-    ) -> Tuple[List[torch.Tensor], List[str]]:
-        """Call twice more; return the last outputs, and a note where the three do not agree bit for bit."""
-        runs = [values.flatten(self._call(args, kwargs))[0] for _ in range(_REPEATS)]
-        for outputs in runs:
-            if len(outputs) != len(first) or not all(map(_same, outputs, first)):
-                return outputs, ["Calls on the same inputs do not agree bit for bit; the last of three is compared."]
-        return runs[-1], []
+    def _backward(self, request: Message, asked: _Call, answered: _Answered) -> Callable[[], Any]:
+        """Return a call that gives the outputs and, behind them, the gradients that there are."""
+        directions = unpack(request["directions"], self._incoming, self._task.device)
+        starts = leaves(asked.tensors)
+        passed = [leaf.clone() if i in request["touched_inputs"] else leaf for i, leaf in enumerate(starts)]
+        args, kwargs = values.rebuild(request["structure"], passed)
+        own = wanted_of(starts, self._candidate)
+        names = [name for name in request["gradients"] if name in own]
+
+        def call() -> Any:
+            try:
+                outputs, answered.structure, gradients = differentiate(
+                    lambda: self._call(args, kwargs), {name: own[name] for name in names}, directions
+                )
+            except NoGradient:
+                outputs, answered.structure = values.flatten(self._call(args, kwargs))
+                gradients = {}
+            found = [gradients.get(name) for name in request["gradients"]]
+            answered.absent = [number for number, gradient in enumerate(found) if gradient is None]
+            return (*outputs, *(gradient.contiguous() for gradient in found if gradient is not None))
+
+        return call
+
+    def _stage(self, request: Message) -> Message:
+        """Take a question to be answered in a row with others; the state is the last one's. ``first`` forgets the others."""
+        self._staged = [*([] if request["first"] else self._staged), self._taken(request)]
+        return {"findings": [], "notes": []}
+
+    def _call_row(self, request: Message) -> Message:
+        """Call on everything that is staged, each ``times``, and look at nothing before the last call."""
+        staged = [asked for asked in self._staged for _ in range(request["times"])]
+        sums = Checksums({f"{name} of call {n}": t for n, each in enumerate(staged) for name, t in each.given.items()})
+        with torch.no_grad(), poisoned_memory(request["sizes"], self._task.device):
+            results = [self._call(asked.args, asked.kwargs) for asked in staged]
+        if self._task.device.type == "cuda":
+            torch.cuda.synchronize(self._task.device)
+        self._row = [values.flatten(result) for result in results]
+        return {"findings": mutation(sums.changed()) + self._held.findings(), "notes": []}
+
+    def _collect(self, request: Message) -> Message:
+        """Send the output of the call numbered ``number`` in the last row."""
+        outputs, structure = self._row[request["number"]]
+        return {**self._send(structure, outputs, []), "findings": [], "notes": []}
+
+    def _taken(self, request: Message) -> _Call:
+        """Take a question's inputs into memory of this process, and its state into the candidate."""
+        tensors = unpack(request["inputs"], self._incoming, self._task.device)
+        for index in request["misaligned"]:
+            tensors[index] = misaligned(tensors[index])
+        self._set_state(request["state"])
+        args, kwargs = values.rebuild(request["structure"], tensors)
+        inputs = {f"input {i}": tensor for i, tensor in enumerate(tensors)}
+        return _Call(tensors, args, kwargs, {**inputs, **state(self._candidate)})
+
+    @contextlib.contextmanager
+    def _mode(self, training: bool) -> Iterator[None]:
+        """Put the candidate into a mode, and back into its task's."""
+        if training == self._task.training:
+            yield
+            return
+        self._candidate.train(training)
+        try:
+            yield
+        finally:
+            self._candidate.train(self._task.training)
 
     def _call(self, args: Sequence[Any], kwargs: Dict[str, Any]) -> Any:
         """Call the candidate with all threads; what surrounds the call needs one, and no pool that spins behind it."""
         with all_threads(self._threads):
             return self._candidate(*args, **kwargs)
 
-    def _device_findings(self, args: Sequence[Any], kwargs: Dict[str, Any]) -> List[Finding]:
-        activities = device_activity(lambda: self._candidate(*args, **kwargs), self._task.device)
+    def _device_findings(self, asked: _Call) -> List[Finding]:
+        activities = device_activity(lambda: self._candidate(*asked.args, **asked.kwargs), self._task.device)
         return ownership(activities, self._manifest, self._task.spec["policy"])
 
     def _place(self, request: Message) -> Message:
@@ -205,6 +274,24 @@ class Worker:
             self._regions.append(open_region(handle, descriptors[number * each : (number + 1) * each]))
 
 
+@dataclass(frozen=True)
+class _Call:
+    """One question's inputs in memory of this process: the tensors, the arguments made of them, and all that a call gets."""
+
+    tensors: List[torch.Tensor]
+    args: Sequence[Any]
+    kwargs: Dict[str, Any]
+    given: Dict[str, torch.Tensor]
+
+
+@dataclass
+class _Answered:
+    """What a call with gradients leaves beside its tensors: the outputs' structure, and which gradients there are not."""
+
+    structure: Any = None
+    absent: List[int] = field(default_factory=list)
+
+
 class _Sent(nn.Module):
     """State that came from the bench, in the place of the module it came from."""
 
@@ -232,15 +319,10 @@ def main(arguments: List[str]) -> int:
     return run(startup.options(arguments), None)
 
 
-def _same(first: torch.Tensor, second: torch.Tensor) -> bool:
-    alike = (first.dtype, first.shape, first.stride()) == (second.dtype, second.shape, second.stride())
-    return alike and same_bits(first, second)
-
-
-def _describe(error: Exception, folder: Path) -> Dict[str, str]:
+def _describe(error: Exception, folder: Path, refused: bool) -> Dict[str, str]:
     """Return what went wrong: one sentence, the candidate's line, the traceback, and whether memory was not shared."""
     text = "".join(traceback.format_exception(type(error), error, error.__traceback__))[-8000:]
-    kind = "transport" if isinstance(error, TransportError) else "candidate"
+    kind = "transport" if isinstance(error, TransportError) else "refusal" if refused else "candidate"
     if isinstance(error, CandidateProblem):
         return {"kind": kind, "what": error.what, "where": error.where, "traceback": text}
     return {"kind": kind, "what": summary(error), "where": place(error, folder, relative=True), "traceback": text}

@@ -1,0 +1,188 @@
+"""Inputs that are harder than those a task draws: other distributions, other layouts in memory, nudged by rounding.
+
+Every function keeps dtype and device. Contents are drawn from the task's own inputs, so that they stay near what the
+reference was written for; where it cannot take them all the same, the case is left out.
+"""
+
+from __future__ import annotations
+
+from typing import Callable, Sequence
+
+import torch
+
+from warpsmith_harness.seeds import generator
+from warpsmith_harness.transport import span
+from warpsmith_harness.values import clone_like
+
+LARGE = "large inputs"
+TINY = "tiny inputs"
+FLIPPED = "inputs with flipped signs"
+MIXED = "inputs of mixed signs"
+HEAVY = "inputs with heavy tails"
+TIES = "inputs with many ties"
+HUGE = "one huge element"
+ZEROS = "rows of zeros"
+CONSTANT = "constant rows"
+
+TRANSPOSED = "transposed"
+PADDED = "padded"
+MISALIGNED = "misaligned"
+
+_TINY_FACTOR = 2.0**-10
+_LEVELS = 4
+_LONGEST_TAIL = 100.0
+_CONSTANT = 0.5
+"""A power of two: sums of it are exact in any order, so that no kernel is blamed for its own order of summation."""
+_SHARE_OF_ROWS = 0.25
+_NUDGES_OF_WIDE = 32
+_PIECE = 1 << 24
+
+
+def harder(kind: str, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Return inputs of another distribution; what is not floating, or narrower than 16 bits, stays as it is."""
+    open_to_it = [index for index, tensor in enumerate(tensors) if _wide_enough(tensor) and _own_memory(tensor)]
+    if kind == HUGE:  # two of them could cancel each other, and then only rounding is left
+        open_to_it = sorted(open_to_it, key=lambda index: tensors[index].numel())[-1:]
+    return [_KINDS[kind](tensor) if index in open_to_it else tensor for index, tensor in enumerate(tensors)]
+
+
+def laid_out(kind: str, tensor: torch.Tensor) -> torch.Tensor | None:
+    """Return the same contents in another layout, or None where there is no such layout of this tensor."""
+    if not tensor.is_contiguous() or tensor.numel() < 2:
+        return None
+    if kind == MISALIGNED:
+        return misaligned(tensor)
+    if kind == PADDED:
+        width = tensor.shape[-1] if tensor.dim() else 0
+        rows = tensor.new_zeros((*tensor.shape[:-1], width + 1))
+        if tensor.dim() < 2 or tensor.numel() == width:
+            return None
+        rows[..., :width] = tensor
+        return rows[..., :width]
+    largest = sorted(range(tensor.dim()), key=lambda dim: tensor.shape[dim])[-2:]
+    if len(largest) < 2 or tensor.shape[largest[0]] < 2:
+        return None
+    swapped = tensor.transpose(*largest).contiguous()
+    return swapped.transpose(*largest)
+
+
+def misaligned(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a contiguous tensor's contents in memory that begins one element behind an aligned address."""
+    memory = tensor.new_empty(tensor.numel() + 1)
+    shifted = memory[1:].view(tensor.shape)
+    return shifted.copy_(tensor)
+
+
+def amplitude(tensors: Sequence[torch.Tensor]) -> float:
+    """Return the largest relative change that ``nudge`` makes in any of these."""
+    return max((_nudge(tensor) for tensor in tensors if _wide_enough(tensor)), default=0.0)
+
+
+def nudge(tensor: torch.Tensor) -> None:
+    """Change a tensor in place as rounding might: by 32 units in the last place, or one where a unit is coarse.
+
+    Zeros and non-finite values stay. The answers on nudged inputs show how far rounding errors go, whatever the order of
+    summation: a sum of a thousand terms may be off by many units of its own.
+    """
+    if not _wide_enough(tensor) or tensor.numel() == 0:
+        return
+    draw = generator(tensor.device)
+    memory = tensor.detach().as_strided((span(tensor),), (1,))
+    wide = torch.complex128 if tensor.is_complex() else torch.float64
+    for piece in torch.split(memory, _PIECE):
+        share = torch.rand(piece.shape, generator=draw, device=piece.device, dtype=torch.float64) * 2 - 1
+        piece.copy_(torch.where(torch.isfinite(piece), piece.to(wide) * (1 + _nudge(tensor) * share), piece.to(wide)))
+
+
+def _nudge(tensor: torch.Tensor) -> float:
+    eps = torch.finfo(tensor.dtype).eps
+    return eps if tensor.dtype.itemsize < 4 else _NUDGES_OF_WIDE * eps
+
+
+def _wide_enough(tensor: torch.Tensor) -> bool:
+    return (tensor.is_floating_point() or tensor.is_complex()) and tensor.dtype.itemsize > 1
+
+
+def _own_memory(tensor: torch.Tensor) -> bool:
+    """Whether it holds elements, each with a place of its own, as those of an expanded tensor have not."""
+    return 0 < tensor.numel() <= span(tensor)
+
+
+# --- Distributions --------------------------------------------------------------------------------------------------
+
+
+def _large(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor * (8 if tensor.dtype == torch.float16 else 32)
+
+
+def _tiny(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor * _TINY_FACTOR
+
+
+def _flipped(tensor: torch.Tensor) -> torch.Tensor:
+    return -tensor
+
+
+def _mixed(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.where(_uniform(tensor) < 0.5, -tensor, tensor)
+
+
+def _heavy(tensor: torch.Tensor) -> torch.Tensor:
+    """Multiply by what has a power law as its distribution: most elements stay, a few grow much."""
+    return tensor * _uniform(tensor).clamp_min(_LONGEST_TAIL**-2).rsqrt().to(tensor.dtype)
+
+
+def _ties(tensor: torch.Tensor) -> torch.Tensor:
+    """Leave a few of its own values, each many times."""
+    flat = tensor.reshape(-1)
+    levels = flat[torch.randint(flat.numel(), (_LEVELS,), generator=generator(tensor.device), device=tensor.device)]
+    picked = torch.randint(_LEVELS, tensor.shape, generator=generator(tensor.device), device=tensor.device)
+    return _like(levels[picked], tensor)
+
+
+def _huge(tensor: torch.Tensor) -> torch.Tensor:
+    made = clone_like(tensor)
+    factor = 64.0 if tensor.dtype == torch.float16 else 1e4
+    draw = generator(torch.device("cpu"))
+    where = [int(torch.randint(size, (), generator=draw)) for size in tensor.shape]
+    made[tuple(where)] = factor * torch.nan_to_num(tensor.abs(), 0.0, 0.0, 0.0).max()
+    return made
+
+
+def _zeros(tensor: torch.Tensor) -> torch.Tensor:
+    return _with_rows(tensor, 0.0)
+
+
+def _constant(tensor: torch.Tensor) -> torch.Tensor:
+    return _with_rows(tensor, _CONSTANT)
+
+
+def _with_rows(tensor: torch.Tensor, value: float) -> torch.Tensor:
+    """Fill some rows along the last dimension, the first of them always."""
+    if tensor.dim() < 2:
+        return tensor
+    chosen = torch.rand(tensor.shape[:-1], generator=generator(tensor.device), device=tensor.device) < _SHARE_OF_ROWS
+    chosen.view(-1)[0] = True
+    return _like(torch.where(chosen.unsqueeze(-1), torch.full_like(tensor, value), tensor), tensor)
+
+
+def _uniform(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.rand(tensor.shape, generator=generator(tensor.device), device=tensor.device)
+
+
+def _like(made: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
+    """Give contents the strides of another tensor."""
+    return made if made.stride() == tensor.stride() else clone_like(tensor).copy_(made)
+
+
+_KINDS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    LARGE: _large,
+    TINY: _tiny,
+    FLIPPED: _flipped,
+    MIXED: _mixed,
+    HEAVY: _heavy,
+    TIES: _ties,
+    HUGE: _huge,
+    ZEROS: _zeros,
+    CONSTANT: _constant,
+}

@@ -1,0 +1,328 @@
+"""Questions beyond fresh inputs: other distributions, layouts, sizes and modes, and gradients.
+
+A case in which the reference itself raises, overflows or hangs on the last bits of its inputs is nobody's fault: it is
+skipped, and says why.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import Any, Dict, Iterator, List, Tuple
+
+import torch
+from torch import nn
+
+from warpsmith_harness import contents, values
+from warpsmith_harness.compare import compare, row_errors
+from warpsmith_harness.gradients import NoGradient, cotangents, differentiate, leaves, wanted_of
+from warpsmith_harness.load import LoadedTask
+from warpsmith_harness.oracle import Lift, oracle
+from warpsmith_harness.problems import TaskProblem, line, summary
+from warpsmith_harness.questions import Examiner, Question, same_bits
+from warpsmith_harness.sizes import dynamic_dimensions, others, resized
+from warpsmith_harness.subject import input_names
+
+_TRIES = 3
+_NUDGED_RUNS = 3
+_STEEPEST = 64.0
+"""How much larger than the nudges, relative to the largest output, an error may be where rounding still decides little."""
+
+
+class Skipped(Exception):
+    """The reference cannot be asked this; ``reason`` says why, and is empty where there is nothing to say."""
+
+    def __init__(self, reason: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class _Unstable(Exception):
+    """The reference's answer hangs on the last bits of these inputs."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What is asked.
+
+    Attributes:
+        contents: A distribution of ``contents``.
+        layout, input: A layout of ``contents``, and the number of the input that has it.
+        sizes: One for each dynamic dimension.
+        other_mode: Train mode where the task is judged in eval mode, and the other way round.
+        gradients: Whether gradients are asked for beside the outputs.
+        same_state: Whether parameters and buffers stay as they are.
+    """
+
+    contents: str = ""
+    layout: str = ""
+    input: int = 0
+    sizes: Tuple[int, ...] = ()
+    other_mode: bool = False
+    gradients: bool = False
+    same_state: bool = False
+
+
+class Variants:
+    """Draws variants of a task's questions.
+
+    Args:
+        task: The task.
+        reference: Its resident reference.
+        examiner: Asks the reference.
+
+    Attributes:
+        inputs: ``name``, ``shape`` and whether it is ``floating``, for each input tensor.
+
+    Raises:
+        TaskProblem: What the task declares of sizes or gradients does not fit its reference.
+    """
+
+    def __init__(self, task: LoadedTask, reference: nn.Module, examiner: Examiner) -> None:
+        self._task = task
+        self._reference = reference
+        self._examiner = examiner
+        args, kwargs = task.inputs()
+        tensors, structure = values.flatten((args, kwargs))
+        self._names = input_names(reference, args, kwargs)
+        self.inputs = [
+            {"name": name, "shape": list(tensor.shape), "floating": tensor.is_floating_point() or tensor.is_complex()}
+            for name, tensor in zip(self._names, tensors)
+        ]
+        self._dynamic = dynamic_dimensions(task.spec, self._names, tensors)
+        self._finite = -1.0
+        if self._dynamic:
+            self._require_another_size(tensors, structure)
+        if task.spec.get("gradients"):
+            self._require_gradients(tensors, structure)
+
+    def draw(self, variant: Variant) -> Question:
+        """Return a question with new inputs; raises Skipped."""
+        for _ in range(_TRIES):
+            try:
+                return self._draw(variant)
+            except _Unstable:
+                continue
+            except TaskProblem as problem:
+                raise Skipped(f"the original raises there ({problem.what})") from problem
+            except torch.cuda.OutOfMemoryError as error:
+                raise Skipped("it does not fit into the memory there") from error
+        raise Skipped("the original's own answer hangs on the last bits of such inputs")
+
+    def _draw(self, variant: Variant) -> Question:
+        if not variant.same_state:
+            self._examiner.new_state()
+        tensors, structure = values.flatten(self._task.inputs())
+        tensors = self._changed(tensors, variant)
+        with self._mode(variant.other_mode):
+            ask = self._with_gradients if variant.gradients else self._examiner.ask
+            question = ask(tensors, structure)
+            question.training = self._reference.training
+            if variant.layout == contents.MISALIGNED:
+                question.misaligned = [variant.input]
+            if variant.other_mode:
+                self._require_difference(question)
+        if variant.contents:
+            self._require_finite(question)
+        if variant.contents or variant.sizes or variant.gradients:
+            question.own = self._own_errors(question, stable=bool(variant.contents))
+        return question
+
+    def _changed(self, tensors: List[torch.Tensor], variant: Variant) -> List[torch.Tensor]:
+        if variant.sizes:
+            tensors = resized(tensors, self._dynamic, variant.sizes)
+        if variant.contents:
+            harder = contents.harder(variant.contents, tensors)
+            if all(new is old for new, old in zip(harder, tensors)):
+                raise Skipped
+            tensors = harder
+        if variant.layout:
+            other = contents.laid_out(variant.layout, tensors[variant.input])
+            if other is None:
+                raise Skipped
+            if variant.layout != contents.MISALIGNED:  # that is the worker's to make: no copy keeps it
+                tensors = [other if i == variant.input else tensor for i, tensor in enumerate(tensors)]
+        return tensors
+
+    # --- Modes ------------------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _mode(self, other: bool) -> Iterator[None]:
+        self._reference.train(self._task.training != other)
+        try:
+            yield
+        finally:
+            self._reference.train(self._task.training)
+
+    def _require_difference(self, question: Question) -> None:
+        """Raise Skipped where the other mode is random, or answers as the task's own does."""
+        again = self._examiner.ask(question.tensors, question.structure, exact=False)
+        if not compare(again.expected, question.expected, question.exact.outputs, rows=question.exact.rows)["ok"]:
+            mode = "train" if self._reference.training else "eval"
+            raise Skipped(f"the original's own output is random in {mode} mode")
+        with self._mode(other=False):
+            usual = self._examiner.ask(question.tensors, question.structure, exact=False)
+        self._reference.train(not self._task.training)
+        answers = ([*each.expected, *each.touched] for each in (question, usual))
+        first, second = answers
+        if len(first) == len(second) and all(a.shape == b.shape and same_bits(a, b) for a, b in zip(first, second)):
+            raise Skipped
+
+    # --- Gradients --------------------------------------------------------------------------------------------------
+
+    def _with_gradients(self, tensors: List[torch.Tensor], structure: Any) -> Question:
+        question = self._examiner.ask(tensors, structure, exact=False)
+        question.directions = cotangents(question.expected)
+        with self._examiner.state_kept():
+            outputs, found = self._differentiated(question, [values.clone_like(tensor) for tensor in tensors])
+        kept = [f"input {index}" for index in question.touched_inputs]
+        question.gradients = [name for name, found_one in found.items() if found_one is not None and name not in kept]
+        question.labels = [f"The gradient of {self._called(name)}" for name in question.gradients]
+        question.expected = [*outputs, *(_plain(found[name]) for name in question.gradients)]
+        args, kwargs = values.rebuild(structure, [values.clone_like(tensor) for tensor in tensors])
+        question.exact = oracle(self._task, self._reference, tuple(args), kwargs, _Backward(question))
+        return question
+
+    def _differentiated(
+        self, question: Question, given: List[torch.Tensor]
+    ) -> Tuple[List[torch.Tensor], Dict[str, Any]]:
+        """Call the reference forward and backward on inputs that it may change."""
+        name = self._task.cls.__name__
+        where = f"{self._task.spec['path']}:{line(self._task.cls.forward)}"
+        try:
+            return backward(self._reference, given, question.structure, question.directions, question.touched_inputs)
+        except NoGradient as error:
+            raise TaskProblem(
+                f"{name} has no gradient: no output hangs on an input or a parameter.", where, "Leave out --gradients."
+            ) from error
+        except Exception as error:  # the developer's code may raise anything when it is differentiated
+            raise TaskProblem(
+                f"The backward of {name} raises {summary(error)}", where, "Leave out --gradients, or mend the module."
+            ) from error
+
+    def _called(self, name: str) -> str:
+        """Return an input's own name for its number, and a parameter's as it is."""
+        kind, _, number = name.partition(" ")
+        return self._names[int(number)] if kind == "input" and number else name
+
+    # --- Whether it can be asked ------------------------------------------------------------------------------------
+
+    def _require_another_size(self, tensors: List[torch.Tensor], structure: Any) -> None:
+        said = "there is no other size in the range"
+        for sizes in others(self._dynamic):
+            try:
+                self._examiner.ask(resized(tensors, self._dynamic, sizes), structure, exact=False)
+                return
+            except TaskProblem as problem:
+                shown = ", ".join(f"{each.dims[0]} = {size}" for each, size in zip(self._dynamic, sizes))
+                said = f"with {shown} {problem.what[:1].lower()}{problem.what[1:]}"
+        raise TaskProblem(
+            f"{self._task.cls.__name__} runs at no other size than the drawn one: {said}",
+            "--dynamic",
+            "Name all dimensions that must change together (x.0,mask.0=1:4096), or narrow the range.",
+        )
+
+    def _require_gradients(self, tensors: List[torch.Tensor], structure: Any) -> None:
+        if not self._with_gradients(tensors, structure).gradients:
+            raise TaskProblem(
+                f"{self._task.cls.__name__} has no gradient for its inputs and parameters.",
+                str(self._task.spec["path"]),
+                "Leave out --gradients.",
+            )
+
+    def _require_finite(self, question: Question) -> None:
+        if self._finite < 0:
+            tensors, structure = values.flatten(self._task.inputs())
+            self._finite = _finite(self._examiner.ask(tensors, structure, exact=False).expected)
+        if _finite(question.expected) < self._finite:
+            raise Skipped("the original's own output is not finite there")
+
+    def _own_errors(self, question: Question, stable: bool) -> List[torch.Tensor]:
+        """Return the reference's largest errors by row, on these inputs and on some nudged as rounding nudges them.
+
+        One run may be exact by chance, and a few outputs hold a few samples of what rounding does: both would reject a
+        kernel that only sums in another order.
+        """
+        rows, exact = question.exact.rows, question.exact.outputs
+        runs = [question.expected]
+        errors: List[torch.Tensor] = []
+        for number in range(1 + _NUDGED_RUNS):
+            outputs = runs[0] if number == 0 else self._nudged(question)
+            if [out.shape for out in outputs] != [out.shape for out in question.expected]:
+                raise _Unstable
+            seen = [_errors(out if rows is None else out[rows], best) for out, best in zip(outputs, exact)]
+            errors = seen if number == 0 else [torch.maximum(old, new) for old, new in zip(errors, seen)]
+            if stable and any(_flipped(out, old) for out, old in zip(outputs, question.expected)):
+                raise _Unstable
+        limit = _STEEPEST * contents.amplitude(question.tensors)
+        if stable and any(float(e.max()) > limit * _largest(best) for e, best in zip(errors, exact) if e.numel()):
+            raise _Unstable
+        return errors
+
+    def _nudged(self, question: Question) -> List[torch.Tensor]:
+        given = [values.clone_like(tensor) for tensor in question.tensors]
+        for tensor in given:
+            contents.nudge(tensor)
+        with self._mode(self._task.training != question.training), self._examiner.state_kept():
+            if question.gradients:
+                outputs, found = self._differentiated(question, given)
+                return [*outputs, *(_plain(found[name]) for name in question.gradients)]
+            args, kwargs = values.rebuild(question.structure, given)
+            return values.flatten(self._task.forward(self._reference, tuple(args), kwargs))[0]
+
+
+def backward(
+    module: nn.Module, given: List[torch.Tensor], structure: Any, directions: List[torch.Tensor], touched: Any
+) -> Tuple[List[torch.Tensor], Dict[str, Any]]:
+    """Return a module's outputs and the gradients of what it may have some for; inputs that it changes are copied."""
+    starts = leaves(given)
+    passed = [leaf.clone() if index in touched else leaf for index, leaf in enumerate(starts)]
+    args, kwargs = values.rebuild(structure, passed)
+    outputs, _, found = differentiate(lambda: module(*args, **kwargs), wanted_of(starts, module), directions)
+    return outputs, found
+
+
+class _Backward:
+    """Makes the oracle's outputs and gradients; ``oracle.Run``."""
+
+    def __init__(self, question: Question) -> None:
+        self._question = question
+
+    def __call__(self, module: nn.Module, args: Any, kwargs: Any, lift: Lift) -> List[torch.Tensor]:
+        question = self._question
+        given, structure = values.flatten((tuple(args), kwargs))
+        directions = [lift(direction) for direction in question.directions]
+        outputs, found = backward(module, given, structure, directions, question.touched_inputs)
+        return [*outputs, *(_plain(found[name]) for name in question.gradients)]
+
+
+def _plain(gradient: Any) -> torch.Tensor:
+    tensor: torch.Tensor = gradient.detach()
+    return tensor.to_dense() if tensor.layout != torch.strided else tensor.contiguous()
+
+
+def _errors(ours: torch.Tensor, exact: torch.Tensor) -> torch.Tensor:
+    if not (ours.is_floating_point() or ours.is_complex()) or ours.numel() == 0:
+        return torch.zeros(1, dtype=torch.float64, device=ours.device)
+    return row_errors(ours, exact)
+
+
+def _flipped(nudged: torch.Tensor, usual: torch.Tensor) -> bool:
+    """Whether an integer or boolean output changed with rounding."""
+    return not (usual.is_floating_point() or usual.is_complex()) and not torch.equal(nudged, usual)
+
+
+def _largest(exact: torch.Tensor) -> float:
+    if not (exact.is_floating_point() or exact.is_complex()) or exact.numel() == 0:
+        return 0.0
+    return float(torch.nan_to_num(exact.abs(), 0.0, 0.0, 0.0).max())
+
+
+def _finite(outputs: List[torch.Tensor]) -> float:
+    """Return the smallest share of finite elements of any output."""
+    shares = [
+        float(torch.isfinite(out.float() if out.dtype.itemsize == 1 else out).double().mean())
+        for out in outputs
+        if out.numel()
+    ]
+    return min(shares, default=1.0)

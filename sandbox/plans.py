@@ -1,0 +1,150 @@
+"""Decides the cases of each tier: what a candidate is asked before it is timed.
+
+Quick asks for fresh inputs under randomised state and poisoned memory. Full asks whatever honest use may bring as well:
+other distributions, layouts, sizes and modes, calls in a row, and gradients where the module is trained.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sandbox.task import DynamicSize, TaskSpec
+from sandbox.verdict import Tier
+
+DISTRIBUTIONS = (
+    "large inputs",
+    "one huge element",
+    "inputs of mixed signs",
+    "inputs with many ties",
+    "rows of zeros",
+    "tiny inputs",
+    "inputs with heavy tails",
+    "constant rows",
+    "inputs with flipped signs",
+)
+"""Names that the harness knows (``warpsmith_harness.contents``), what finds most first: a slow task may not reach the last."""
+
+_LAYOUTS = {
+    "transposed": "{} transposed",
+    "padded": "{} with padded rows",
+    "misaligned": "{} misaligned by one element",
+}
+_MOST_INPUTS = 4
+_ODD_SIZES = 3
+_ROW = 3
+_GRADIENTS = 2
+
+
+@dataclass(frozen=True)
+class CasePlan:
+    """One case.
+
+    Attributes:
+        name: What a person calls it.
+        variant: What the bench draws (``warpsmith_harness.variants.Variant``); empty for fresh inputs.
+        watch: What the worker looks at beside its answer: ``operators``, ``device``, or nothing.
+        calls: Calls in a row, each on other inputs, with nothing looked at before the last.
+        repeats: Calls in a row on the same inputs.
+        optional: Whether it may be left out where verifying takes long already.
+        forgiven: What is said instead where it fails and nobody is hurt: what lands runs the original there. Empty if it
+            must pass.
+        refusable: Whether the candidate may refuse it, which is said: what lands runs the original there.
+    """
+
+    name: str
+    variant: Mapping[str, Any] = field(default_factory=dict)
+    watch: str = ""
+    calls: int = 1
+    repeats: int = 1
+    optional: bool = False
+    forgiven: str = ""
+    refusable: bool = False
+
+
+def plan_cases(
+    spec: TaskSpec, tier: Tier, count: int, inputs: Sequence[Mapping[str, Any]], mutates: bool
+) -> list[CasePlan]:
+    """Return the cases of a tier, in order; the first are watched.
+
+    Args:
+        spec: The task.
+        tier: ``quick`` or ``full``.
+        count: Cases with fresh inputs.
+        inputs: The input tensors: ``name``, ``shape`` and whether they are ``floating``.
+        mutates: Whether the original changes its inputs or its state, so that calls in a row differ.
+    """
+    watched = ["operators"] if spec.device == "cpu" else ["operators", "device"]
+    watches = watched + [""] * count
+    plans = [CasePlan(f"fresh inputs {number + 1}", watch=watches[number]) for number in range(count)]
+    if tier == "quick":
+        return plans
+    if not mutates:
+        plans.append(CasePlan("the same inputs three times", repeats=_ROW))
+        plans.append(CasePlan("calls in a row", calls=_ROW))
+    plans += _sizes(spec.dynamic, inputs)
+    plans += _gradients(spec)
+    if any(each["floating"] for each in inputs):
+        plans += [CasePlan(name, {"contents": name}, optional=True) for name in DISTRIBUTIONS]
+    plans.append(_other_mode(spec))
+    plans += _layouts(inputs)
+    return plans
+
+
+def _gradients(spec: TaskSpec) -> Iterator[CasePlan]:
+    if not spec.gradients:
+        return
+    for number in range(_GRADIENTS):
+        yield CasePlan(f"gradients {number + 1}", {"gradients": True})
+    yield CasePlan(
+        "gradients of inputs with flipped signs", {"gradients": True, "contents": "inputs with flipped signs"}
+    )
+
+
+def _other_mode(spec: TaskSpec) -> CasePlan:
+    """Ask in the other mode: a module that is trained must answer there too; of any other it is said."""
+    mode = "eval" if spec.training else "train"
+    said = (
+        ""
+        if spec.gradients
+        else f"in {mode} mode it does not answer as the original; what lands runs the original there"
+    )
+    return CasePlan(f"{mode} mode", {"other_mode": True}, forgiven=said, refusable=True)
+
+
+def _layouts(inputs: Sequence[Mapping[str, Any]]) -> Iterator[CasePlan]:
+    """Ask with one input in another layout at a time; what a device may not survive comes last."""
+    for kind, text in _LAYOUTS.items():
+        for index, each in list(enumerate(inputs))[:_MOST_INPUTS]:
+            yield CasePlan(text.format(each["name"]), {"layout": kind, "input": index}, optional=True, refusable=True)
+
+
+def _sizes(dynamic: Sequence[DynamicSize], inputs: Sequence[Mapping[str, Any]]) -> Iterator[CasePlan]:
+    """Ask at the smallest and the largest sizes, and at odd ones between."""
+    if not dynamic:
+        return
+    drawn = tuple(drawn_size(each, inputs) for each in dynamic)
+    wanted = [tuple(each.low for each in dynamic), tuple(each.high for each in dynamic)]
+    wanted += [tuple(_odd(each) for each in dynamic) for _ in range(_ODD_SIZES)]
+    for sizes in dict.fromkeys(wanted):
+        if sizes != drawn:
+            shown = ", ".join(f"{' = '.join(each.dims)} = {size}" for each, size in zip(dynamic, sizes, strict=True))
+            yield CasePlan(f"size {shown}", {"sizes": list(sizes)})
+
+
+def drawn_size(dynamic: DynamicSize, inputs: Sequence[Mapping[str, Any]]) -> int:
+    """Return the size that the task's own inputs have along a dynamic dimension."""
+    name, _, dim = dynamic.dims[0].rpartition(".")
+    shape = next(each["shape"] for each in inputs if each["name"] == name)
+    return int(shape[int(dim)])
+
+
+def _odd(dynamic: DynamicSize) -> int:
+    """Draw an odd size, small ones as often as large ones."""
+    low, high = math.log(max(1, dynamic.low)), math.log(max(1, dynamic.high))
+    size = round(math.exp(random.SystemRandom().uniform(low, high)))
+    size += size % 2 == 0
+    return max(dynamic.low, size if size <= dynamic.high else size - 2)
