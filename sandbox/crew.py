@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from sandbox.bench_client import Bench
+from sandbox.build.toolchain import find_ninja
+from sandbox.cache import baseline_parts, baselines_folder, kernels_folder, tidy
 from sandbox.devices import gpu_of, refuse_unshareable
 from sandbox.gpu_watch import DeviceWatch, LeasedWatch, watch_device
 from sandbox.isolation import Cell, Isolation, Limits, interpreter_paths
@@ -69,7 +71,6 @@ class Crew:
     ) -> None:
         self._spec = spec
         self._isolation = isolation
-        self._cache = cache
         self._temporary = temporary
         self._limits = limits
         self.check = check
@@ -85,7 +86,8 @@ class Crew:
         self.site_packages: tuple[Path, ...] = ()
         self.fresh = ""
         self.transport = "host" if spec.device == "cpu" else "cuda"
-        self.kernels_cache = cache / "kernels"
+        self.kernels_cache = kernels_folder(cache)
+        self._compiled = baselines_folder(cache)
         gpu = gpu_of(spec.device)
         refuse_unshareable(gpu)
         self.pool = Pool(device_name(gpu.uuid if gpu else "", spec.device), spec.id, check)
@@ -94,6 +96,7 @@ class Crew:
     def open(self) -> None:
         """Start what does not run, and wait until it is ready."""
         self._keep_compiled_headers()
+        tidy(self._compiled, baseline_parts(self._compiled))
         if self._zygote is None or not self._zygote.alive:
             self._zygote = Zygote(self._spec, self._zygote_variables(), self._worker_variables(), self.check)
         if self._bench is None or not self._bench.alive:
@@ -148,8 +151,12 @@ class Crew:
         if self._zygote is None or not self._zygote.alive:
             self.open()
         assert self._zygote is not None  # open() made it
-        kept = {"TORCH_EXTENSIONS_DIR": str(extensions)} if extensions else {}
-        cell = self.cell(candidate, [extensions] if extensions else [], {**variables, **kept})
+        if extensions is None:
+            cell = self.cell(candidate, [], variables)
+        else:  # torch compiles them with ninja, which the interpreter's environment may lack: that is no fault of theirs
+            ninja = find_ninja().parent
+            kept = {"TORCH_EXTENSIONS_DIR": str(extensions), "PATH": f"{self._worker_variables()['PATH']}:{ninja}"}
+            cell = self.cell([*candidate, ninja], [extensions], {**variables, **kept})
         return self._zygote.start_worker(self._isolation.worker_cell(cell), self._limits.open_seconds)
 
     def cell(
@@ -212,18 +219,17 @@ class Crew:
 
     def _keep_compiled_headers(self) -> None:
         """Let torch find the headers that it compiled for an earlier judge: it keeps them in the temporary folder only."""
-        headers = self._cache / "compiled" / "headers"
+        headers = self._compiled / "headers"
         headers.mkdir(parents=True, exist_ok=True)
         link = self._temporary / f"torchinductor_{_user()}"
         if not link.is_symlink():
             link.symlink_to(headers.resolve(), target_is_directory=True)
 
     def _bench_variables(self) -> dict[str, str]:
-        compiled = self._cache / "compiled"
         return {
             **self._developer_variables(),
-            "TORCHINDUCTOR_CACHE_DIR": str(compiled / "inductor"),
-            "TRITON_CACHE_DIR": str(compiled / "triton"),
+            "TORCHINDUCTOR_CACHE_DIR": str(self._compiled / "inductor"),
+            "TRITON_CACHE_DIR": str(self._compiled / "triton"),
         }
 
     def _zygote_variables(self) -> dict[str, str]:

@@ -193,6 +193,8 @@ class Trial:
     def start_worker(self, variables: Mapping[str, str] | None = None) -> Worker:
         """Start a worker and load the candidate in it; raises ``LoadFailed``."""
         library = [] if self._manifest is None else [Path(self._manifest["library"])]
+        if not all(file.exists() for file in library):
+            raise ProcessLost("Its compiled kernels were removed meanwhile.")
         worker = self._crew.start_worker([self._snapshot, *library], self._extensions, variables or {})
         request = {
             "op": "load",
