@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 from sandbox.errors import EnvironmentFault, TaskError
 from sandbox.processes import HarnessProcess, ProcessLost, close_all, start_harness
@@ -21,13 +22,17 @@ class Bench:
         spec: The task.
         environment: The variables of the developer's own environment.
         check: Called while waiting; raises to give up (the developer interrupted).
+        pool: Where the machine's judges queue for devices.
     """
 
-    def __init__(self, spec: TaskSpec, environment: Mapping[str, str], check: Callable[[], None]) -> None:
+    def __init__(
+        self, spec: TaskSpec, environment: Mapping[str, str], check: Callable[[], None], pool: Sequence[Path]
+    ) -> None:
         self._spec = spec
         self._check = check
         self._numbers = itertools.count(1)
-        self._process: HarnessProcess = start_harness("bench", spec.python, {"spec": spec.to_json()}, environment)
+        options = {"spec": spec.to_json(), "pool": [str(folder) for folder in pool]}
+        self._process: HarnessProcess = start_harness("bench", spec.python, options, environment)
 
     @property
     def alive(self) -> bool:

@@ -52,6 +52,14 @@ class CpuWatch:
             f"ran {ran / 1e6:.0f} ms"
         )
 
+    def clocks(self) -> dict[str, float]:
+        """Know nothing of clocks."""
+        return {}
+
+    def notes(self) -> list[str]:
+        """Have nothing to add."""
+        return []
+
     def close(self) -> None:
         """Forget what was seen."""
         self._seen.clear()

@@ -97,7 +97,8 @@ class Judge:
         temporary = self._temporary.enter_context(scratch_folder("warpsmith-judge-"))
         self._crew = Crew(self.spec, self._isolation, self._cache, temporary, self._limits, self._check_cancel)
         try:
-            self._crew.open()
+            with self._crew.pool.shared("task", "loading", self._progress):
+                self._crew.open()
             self._crew.rest()
         except ProcessLost as lost:
             self.close()
@@ -119,7 +120,8 @@ class Judge:
         listen(Stage("profile", "profiling the original"))
         for attempt in (1, 2):
             try:
-                found, _ = crew.bench.ask({"op": "original"}, self._limits.bench_seconds)
+                with crew.pool.shared("profile", "profiling", listen):
+                    found, _ = crew.bench.ask({"op": "original"}, self._limits.bench_seconds)
                 timed = Timekeeper(crew, self.spec, "quick", self._limits, listen).time_original()
                 break
             except ProcessLost as lost:
@@ -281,6 +283,7 @@ class Judge:
             "isolation": self._isolation.name,
             "transport": crew.transport,
             "workers": f"fresh: {crew.fresh}" if crew.fresh else "forked",
+            **({"clocks": crew.clocks} if crew.clocks else {}),
         }
 
     def _identity(self, crew: Crew) -> TaskIdentity:

@@ -13,11 +13,10 @@ from sandbox.crew import Crew
 from sandbox.gpu_watch import DeviceWatch
 from sandbox.isolation import Isolation
 from sandbox.judge_limits import JudgeLimits
-from sandbox.lease import lease
+from sandbox.plans import CasePlan
 from sandbox.progress import Progress, Stage, silent
 from sandbox.task import TaskSpec
 from sandbox.trial import Trial
-from sandbox.verifying import CasePlan
 
 
 @dataclass(frozen=True)
@@ -92,14 +91,6 @@ class Study:
     @contextmanager
     def alone(self) -> Iterator[DeviceWatch]:
         """Hold the device alone, with the bench at rest, and look at it."""
-
-        def waiting() -> None:
-            self.tell("profile", "waiting for another check to leave the device")
-
-        with lease(self.crew.leases, self.crew.device_name, waiting, self.crew.check):
+        with self.crew.alone("profile", "looking into", self.progress) as watch:
             self.crew.bench.ask({"op": "idle"}, self.limits.bench_seconds)
-            watch = self.crew.watch()
-            try:
-                yield watch
-            finally:
-                watch.close()
+            yield watch

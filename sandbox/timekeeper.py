@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from sandbox.crew import Crew
-from sandbox.gpu_watch import DeviceWatch
+from sandbox.gpu_watch import DeviceWatch, LeasedWatch
 from sandbox.judge_limits import JudgeLimits, TierLimits
-from sandbox.lease import lease
 from sandbox.processes import ProcessLost
-from sandbox.profile_report import COMPILE, EAGER, Modes, baselines, profile_report
-from sandbox.profiling import COPY, PlacementRun, PlacementTimes, medians
+from sandbox.profile_report import BEST, COMPILE, Modes, about_modes, baselines, profile_report, ratios
+from sandbox.profiling import CANDIDATE, COPY, EAGER, GRAPH, Extras, PlacementRun, PlacementTimes, medians
 from sandbox.progress import Progress, Stage
+from sandbox.reward import undecided
 from sandbox.task import TaskSpec
 from sandbox.verdict import Baseline, Finding, ProfileReport, Speedup, Tier, VerifyCase
 from sandbox.workers import Worker
@@ -60,7 +61,7 @@ class Timekeeper:
         self._progress = progress
 
     def time_candidate(self, start_worker: Callable[[], Worker]) -> Timed:
-        """Draw the tier's placements; where the candidate is much faster than every baseline, one more.
+        """Draw the tier's placements, more while the next reward is undecided, and one more where the gain is large.
 
         Raises:
             WorkerDied, CandidateFailed: The candidate failed while it was timed.
@@ -69,29 +70,84 @@ class Timekeeper:
         placements: list[PlacementTimes] = []
         notes: list[str] = []
         with self._leased() as watch:
-            for number in range(self._amount.placements):
-                self._progress(Stage("profile", f"placement {number + 1} of {self._amount.placements}"))
-                placements.append(self._place(start_worker, modes, watch))
-                if placements[-1].disturbed or placements[-1].findings:
-                    break
-            gain = profile_report(placements, modes).speedup.get("best")
+            started = time.monotonic()
+            while not placements or self._goes_on(placements, modes, started):
+                self._draw(placements, start_worker, modes, watch)
+            more = len(placements) - self._amount.placements
+            if more > 0:
+                notes.append(f"{more} of them drawn because the others left it open whether the next reward is earned")
+            gain = self._report(placements, modes).speedup.get(BEST)
             if gain is not None and gain.ratio > WORTH_A_SECOND_LOOK and not placements[-1].findings:
                 self._progress(Stage("profile", f"{gain.ratio:.1f} times the best baseline: measuring again"))
-                placements.append(self._place(start_worker, modes, watch))
-                notes += _second_look(gain.ratio, profile_report(placements[-1:], modes).speedup.get("best"))
+                self._draw(placements, start_worker, modes, watch)
+                notes += _second_look(gain.ratio, self._report(placements[-1:], modes).speedup.get(BEST))
+            notes += watch.notes()
+        self._drop_uncaptured(placements)
         cases = [case for placement in placements for case in placement.cases]
         findings = tuple(finding for placement in placements for finding in placement.findings)
-        return Timed(profile_report(placements, modes, notes), cases, findings)
+        return Timed(self._report(placements, modes, notes), cases, findings)
 
     def time_original(self) -> TimedOriginal:
         """Time every baseline and the plain copy, on one placement."""
         modes = self._prepare(None)
         with self._leased() as watch:
-            times = self._run(None, modes, watch).run(self._limits.quick.profile_seconds, thorough=False)
-        notes = [f"{mode} took {seconds:.1f} s to get ready" for mode, seconds in modes.seconds.items() if seconds]
+            times = self._run(None, modes, watch).run(self._limits.quick.profile_seconds, Extras(warm=True))
+            watched = watch.notes()
+        self._drop_uncaptured([times])
+        known = baselines([times], modes, self._spec.judged_by)
+        notes = [*about_modes(known, self._spec.judged_by), *watched]
         if times.disturbed:
             notes.append(f"the times are not to be trusted: {times.disturbed}")
-        return TimedOriginal(baselines([times], modes), medians([times.device], COPY) or 0.0, tuple(notes))
+        return TimedOriginal(known, medians([times.device], COPY) or 0.0, tuple(notes))
+
+    def _draw(
+        self,
+        placements: list[PlacementTimes],
+        start_worker: Callable[[], Worker],
+        modes: Modes,
+        watch: LeasedWatch,
+    ) -> None:
+        """Draw one more placement, and tell what is known so far."""
+        number, of = len(placements) + 1, max(len(placements) + 1, self._amount.placements)
+        self._progress(Stage("profile", f"placement {number} of {of}"))
+        full = self._tier == "full"
+        graph = full and not any(placement.graph_error for placement in placements)
+        extras = Extras(warm=full, kernels=full and not placements, graph=graph)
+        placements.append(self._place(start_worker, modes, watch, extras))
+        by = self._spec.judged_by
+        us = medians([placement.judged(by) for placement in placements], CANDIDATE)
+        if us is None:
+            return
+        found = {name: round(ratio, 3) for name, ratio in ratios(placements, modes, by).items()}
+        partial = {"placement": number, "of": of, f"{by}_us": round(us, 3), "speedup": found}
+        told = ", ".join(f"{ratio:.2f} times {name}" for name, ratio in found.items())
+        self._progress(Stage("profile", f"placement {number} of {of}: {us:.1f} us{told and f', {told}'}", partial))
+
+    def _goes_on(self, placements: list[PlacementTimes], modes: Modes, started: float) -> bool:
+        """Whether another placement is needed, and there is time for it."""
+        amount, count = self._amount, len(placements)
+        if placements[-1].disturbed or placements[-1].findings:
+            return False
+        if count < amount.placements:
+            return True
+        if count >= amount.placements + amount.more_placements:
+            return False
+        spent, share = time.monotonic() - started, amount.profile_seconds / amount.placements
+        return spent < amount.profile_seconds + share and undecided(self._report(placements, modes)) != ""
+
+    def _report(self, placements: list[PlacementTimes], modes: Modes, notes: Sequence[str] = ()) -> ProfileReport:
+        multiprocessor = self._crew.environment.get("multiprocessor", {})
+        return profile_report(placements, modes, self._spec.judged_by, multiprocessor, notes)
+
+    def _drop_uncaptured(self, placements: list[PlacementTimes]) -> None:
+        """Begin with a new bench where this one failed to capture a graph: torch leaves such a process half way."""
+        why = next((placement.uncaptured for placement in placements if placement.uncaptured), "")
+        if why:
+            self._give_up(GRAPH, why)
+
+    def _give_up(self, mode: str, why: str) -> None:
+        self._crew.broken_modes[mode] = why
+        self._crew.bench.stop()
 
     def _modes(self) -> list[str] | None:
         return [EAGER, COMPILE] if self._tier == "quick" else None
@@ -106,23 +162,30 @@ class Timekeeper:
             try:
                 errors[mode], seconds[mode] = self._prepare_one(mode)
             except ProcessLost as lost:
-                self._crew.broken_modes[mode] = f"torch.compile took the process with it: {lost}"
+                self._crew.broken_modes[mode] = f"preparing it took the process with it: {lost}"
                 raise
+            if mode == GRAPH and errors[mode]:
+                self._give_up(mode, errors[mode])
             ready += [] if errors[mode] else [mode]
         failed = {mode: error for mode, error in errors.items() if error}
         return Modes(tuple(ready), {**failed, **self._crew.broken_modes}, seconds)
 
     def _prepare_one(self, mode: str) -> tuple[str, float]:
-        limit = self._limits.compile_seconds
+        limit = self._limits.preparing(mode)
         request = {"op": "prepare", "mode": mode, "seconds": limit}
-        told, _ = self._crew.bench.ask(request, limit + self._limits.bench_seconds)
+        with self._crew.pool.shared("profile", "compiling the baselines of", self._progress):
+            told, _ = self._crew.bench.ask(request, limit + self._limits.bench_seconds)
         return told["error"], told["took"]
 
-    def _place(self, start_worker: Callable[[], Worker], modes: Modes, watch: DeviceWatch) -> PlacementTimes:
+    def _place(
+        self, start_worker: Callable[[], Worker], modes: Modes, watch: LeasedWatch, extras: Extras
+    ) -> PlacementTimes:
         worker = start_worker()
         try:
             seconds = self._amount.profile_seconds / self._amount.placements
-            return self._run(worker, modes, watch).run(seconds, thorough=self._tier == "full")
+            times = self._run(worker, modes, watch).run(seconds, extras)
+            times.disturbed = times.disturbed or watch.lost()
+            return times
         finally:
             worker.stop()
 
@@ -138,21 +201,12 @@ class Timekeeper:
             tier=self._amount,
             watch=watch,
             bytes_moved=self._crew.accepted["bytes_moved"],
+            judged_by=self._spec.judged_by,
         )
 
-    @contextmanager
-    def _leased(self) -> Iterator[DeviceWatch]:
+    def _leased(self) -> AbstractContextManager[LeasedWatch]:
         """Hold the device alone, and look at it."""
-
-        def waiting() -> None:
-            self._progress(Stage("profile", "waiting for another check to leave the device"))
-
-        with lease(self._crew.leases, self._crew.device_name, waiting, self._crew.check):
-            watch = self._crew.watch()
-            try:
-                yield watch
-            finally:
-                watch.close()
+        return self._crew.alone("profile", "timing", self._progress)
 
 
 def _second_look(first: float, second: Speedup | None) -> list[str]:

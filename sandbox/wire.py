@@ -1,7 +1,7 @@
 """The harness as seen from outside: where it lies, and the messages both ends share.
 
-The harness is a program for another interpreter. Its protocol module needs only the standard library, so this side
-uses the very same one instead of a copy.
+The harness is a program for another interpreter. Its protocol and its queue for devices need only the standard library,
+so this side uses the very same ones instead of copies.
 """
 
 from __future__ import annotations
@@ -15,6 +15,19 @@ MAIN = HARNESS / "main.py"
 if str(HARNESS) not in sys.path:
     sys.path.append(str(HARNESS))
 
+from warpsmith_harness.device_queue import (  # noqa: E402
+    BEAT_SECONDS,
+    EXCLUSIVE,
+    SHARED,
+    DeviceQueue,
+    Entry,
+    Owner,
+    QueueStuck,
+    Ticket,
+    device_name,
+    open_queue,
+    user_name,
+)
 from warpsmith_harness.protocol import (  # noqa: E402
     Channel,
     ChannelClosed,
@@ -24,4 +37,24 @@ from warpsmith_harness.protocol import (  # noqa: E402
     pair,
 )
 
-__all__ = ["HARNESS", "MAIN", "Channel", "ChannelClosed", "ChannelGarbage", "ChannelTimeout", "Message", "pair"]
+__all__ = [
+    "BEAT_SECONDS",
+    "EXCLUSIVE",
+    "HARNESS",
+    "MAIN",
+    "SHARED",
+    "Channel",
+    "ChannelClosed",
+    "ChannelGarbage",
+    "ChannelTimeout",
+    "DeviceQueue",
+    "Entry",
+    "Message",
+    "Owner",
+    "QueueStuck",
+    "Ticket",
+    "device_name",
+    "open_queue",
+    "pair",
+    "user_name",
+]

@@ -1,9 +1,8 @@
-"""The judge's parts alone: messages, shared memory, clocks, leases, and whose kernels ran."""
+"""The judge's parts alone: messages, shared memory, clocks, and whose kernels ran."""
 
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -18,7 +17,6 @@ from warpsmith_harness.transport import HostRegion, TransportError, bytes_needed
 from warpsmith_harness.watch import Checksums, OperatorWatch, delegation, poisoned_memory
 
 from sandbox.clocks import below_floor, contradicts, measure, plan_burst
-from sandbox.lease import lease
 from sandbox.processes import BoundedLog
 from sandbox.snapshot import digest, read_candidate
 from sandbox.wire import Channel, ChannelClosed, ChannelGarbage, ChannelTimeout, pair
@@ -213,23 +211,6 @@ class TestClocks:
     def test_no_time_is_under_the_bytes(self) -> None:
         assert below_floor(1.0, 1 << 20, 20.0, 2 << 20)
         assert not below_floor(3.0, 1 << 20, 20.0, 2 << 20)
-
-
-def test_a_lease_is_held_alone_and_ends_with_its_holder(tmp_path: Path) -> None:
-    script = (
-        "import sys, time\nfrom pathlib import Path\nfrom sandbox.lease import lease\n"
-        "with lease(Path(sys.argv[1]), 'cuda:0', print, print):\n    print('held', flush=True)\n    time.sleep(1000)\n"
-    )
-    root = Path(__file__).resolve().parents[3]
-    holder = subprocess.Popen([sys.executable, "-c", script, tmp_path], cwd=root, stdout=subprocess.PIPE, text=True)
-    assert holder.stdout is not None
-    assert holder.stdout.readline() == "held\n"
-    waited: list[str] = []
-    with lease(tmp_path, "cuda:1", lambda: waited.append("cuda:1"), lambda: None):
-        pass
-    with lease(tmp_path, "cuda:0", lambda: (waited.append("cuda:0"), holder.kill()), lambda: None):
-        assert waited == ["cuda:0"]
-    holder.wait()
 
 
 def test_a_log_keeps_both_ends_and_no_more() -> None:
