@@ -8,16 +8,27 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import sys
+from pathlib import Path
 
 from app.commands.options import add_machine_options, add_model_options, settings_from
 from app.report import mark
-from sandbox.doctor import Reading, examine
+from sandbox.cache import prune, usage
+from sandbox.doctor import Reading, examine, in_words
 from sandbox.errors import ExitCode
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
     parser.add_argument("--json", action="store_true", help="print the readings as JSON")
+    parser.add_argument(
+        "--prune",
+        nargs="?",
+        const="old",
+        choices=["old", "all"],
+        help="make room in the cache first: what was not used for a month and what is over its bound (old), or everything that "
+        "was not used in the last hour (all); other sessions may go on meanwhile",
+    )
     add_model_options(parser)
     add_machine_options(parser)
 
@@ -25,10 +36,21 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def main(options: argparse.Namespace) -> ExitCode:
     """Examine the machine and print each reading, then each setting with its origin."""
     settings = settings_from(options)
+    if options.prune:
+        freed = prune(settings.cache, everything=options.prune == "all")
+        print(f"{in_words(freed)} freed in {settings.cache}", file=sys.stderr)
     readings = examine(python=settings.python, isolation=settings.isolation, home=settings.home, cache=settings.cache)
     values = {name: {"value": value, "origin": settings.origins[name]} for name, value in settings.to_json().items()}
     if options.json:
-        print(json.dumps({"readings": [dataclasses.asdict(reading) for reading in readings], "settings": values}))
+        print(
+            json.dumps(
+                {
+                    "readings": [dataclasses.asdict(reading) for reading in readings],
+                    "cache": _kept(settings.cache),
+                    "settings": values,
+                }
+            )
+        )
     else:
         print(
             "\n".join(
@@ -40,6 +62,13 @@ def main(options: argparse.Namespace) -> ExitCode:
             )
         )
     return ExitCode.OK if all(reading.ok for reading in readings if reading.needed) else ExitCode.ENVIRONMENT
+
+
+def _kept(cache: Path) -> list[dict[str, object]]:
+    return [
+        {"name": use.part.name, "entries": use.units, "bytes": use.bytes, "largest": use.part.largest}
+        for use in usage(cache)
+    ]
 
 
 def line(reading: Reading) -> str:

@@ -16,6 +16,7 @@ from sandbox.build.toolchain import (
     find_library,
     find_nvcc,
 )
+from sandbox.compatibility import driver_cuda, refuse_old_driver
 from sandbox.errors import EnvironmentFault
 
 _LINK = ("-Wl,--no-undefined", "-Wl,--exclude-libs,ALL", "-Wl,-Bsymbolic")
@@ -106,6 +107,7 @@ def cpu_target() -> Target:
 def cuda_target(arch: str, libraries: Iterable[str], site_packages: tuple[Path, ...]) -> Target:
     """Return the target for a GPU architecture (``sm_90``) and the CUDA libraries that the files name."""
     nvcc = find_nvcc(site_packages)
+    refuse_old_driver(nvcc.cuda, driver_cuda(), str(nvcc.path))
     found = tuple(find_library(name, site_packages, nvcc.root) for name in sorted(set(libraries)))
     return Target(
         suffix=".cu",

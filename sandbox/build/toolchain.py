@@ -58,6 +58,11 @@ class Nvcc:
     def __str__(self) -> str:
         return f"nvcc {self.build} at {self.path}, with {self.host.kind} {self.host.major}"
 
+    @property
+    def cuda(self) -> str:
+        """The CUDA version it belongs to, such as ``13.0``."""
+        return f"{self.version[0]}.{self.version[1]}"
+
     def gencode(self, arch: str) -> str:
         """Return the ``-gencode`` value for an architecture such as ``sm_90``: its arch-specific form where it has one."""
         if arch not in self.architectures:

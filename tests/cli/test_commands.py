@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -103,6 +106,24 @@ def test_without_git_the_demo_and_the_doctor_say_so(cli: Cli) -> None:
     doctor = cli.run("doctor", "--device", "cpu")
     doctor.says("Install git", "Install g++")
     assert doctor.code == 3
+
+
+def test_the_doctor_compares_versions_and_makes_room(cli: Cli) -> None:
+    entry = cli.folder / "cache/kernels/objects/key"
+    entry.mkdir(parents=True)
+    (entry / "object.o").write_bytes(b"x" * 5000)
+    for path in (entry / "object.o", entry):
+        os.utime(path, (time.time() - 7200,) * 2)
+    done = cli.run("doctor", "--prune", "all", "--json", "--device", "cpu", "--cache", cli.folder / "cache")
+    done.says("8 KiB freed")
+    assert not entry.exists()
+    found = json.loads(done.out)
+    names = [reading["name"] for reading in found["readings"]]
+    assert {"interpreter", "C++ compiler", "nvcc", "CUDA", "cache", "kept"} <= set(names)
+    assert "torch's" in found["readings"][names.index("CUDA")]["value"]
+    assert {"objects", "libraries", "baselines", "Triton kernels", "headers"} == {
+        part["name"] for part in found["cache"]
+    }
 
 
 def test_a_place_that_cannot_be_written_is_the_environments_fault(cli: Cli, task: Path) -> None:

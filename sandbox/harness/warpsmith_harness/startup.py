@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import re
 import signal
 import sys
 from typing import Any, Dict, List, Tuple
@@ -49,7 +50,34 @@ def device_problem(device: str) -> str:
         return f"its torch {torch.__version__} (CUDA {torch.version.cuda}) finds no GPU that it can use; is the driver too old?"
     if int(device.partition(":")[2] or 0) >= torch.cuda.device_count():
         return f"its torch sees {torch.cuda.device_count()} GPUs, numbered from 0, and the task is for {device}"
-    return ""
+    major, minor = torch.cuda.get_device_capability(device)
+    return architecture_problem(f"{major}{minor}", torch.cuda.get_arch_list())
+
+
+def architecture_problem(sm: str, built_for: List[str]) -> str:
+    """Return why a torch that was built for these architectures cannot run on a GPU, or an empty string.
+
+    Args:
+        sm: The GPU's compute capability as digits (``90``).
+        built_for: What ``torch.cuda.get_arch_list()`` says (``sm_80``, ``compute_90``); empty where it does not say.
+    """
+    if not built_for or any(_runs_on(int(sm), each) for each in built_for):
+        return ""
+    return (
+        f"its torch has no code for this GPU (sm_{sm}; it has {', '.join(built_for)}), so that every operation would fail "
+        "with 'no kernel image is available'; another build of torch has it"
+    )
+
+
+def _runs_on(sm: int, built: str) -> bool:
+    """Whether code runs on a GPU: machine code within its major version, PTX on everything newer, ``a`` nowhere else."""
+    found = re.fullmatch(r"(sm|compute)_(\d+)([a-z]?)", built)
+    if found is None:
+        return False
+    number = int(found[2])
+    if found[3] == "a":
+        return number == sm
+    return number <= sm and (number // 10 == sm // 10 or (found[1] == "compute" and not found[3]))
 
 
 def torch_version() -> Tuple[int, int]:

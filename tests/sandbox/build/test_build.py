@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import ctypes
 import json
+import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -83,6 +85,20 @@ def test_one_edited_file_of_three_recompiles_alone(folder: Folder, tmp_path: Pat
     assert [library.a(1), library.b(1), library.c(1)] == [6, 7, 6]
 
 
+def test_a_file_that_was_only_touched_is_not_compiled_again(
+    folder: Folder, tmp_path: Path, isolation: Isolation
+) -> None:
+    counted = Counted(isolation)
+    kernels = folder({"add.cpp": ADD_CPP})
+    first = build_kernels(kernels, arch="cpu", cache=tmp_path / "cache", isolation=counted)
+    os.utime(kernels / "add.cpp", (0, 0))
+    shutil.copytree(kernels, tmp_path / "elsewhere/kernels")
+    copied = build_kernels(tmp_path / "elsewhere/kernels", arch="cpu", cache=tmp_path / "cache", isolation=counted)
+    assert build_kernels(kernels, arch="cpu", cache=tmp_path / "cache", isolation=counted).manifest == first.manifest
+    assert copied.manifest == first.manifest
+    assert counted.started == 1
+
+
 def test_a_damaged_entry_is_built_again(build: Build) -> None:
     built = build({"add.cpp": ADD_CPP})
     assert built.manifest is not None
@@ -92,21 +108,58 @@ def test_a_damaged_entry_is_built_again(build: Build) -> None:
     assert again.manifest.library.is_file()
 
 
-def test_four_builds_of_the_same_state_at_once(folder: Folder, tmp_path: Path) -> None:
-    kernels = folder({"add.cpp": ADD_CPP})
-    program = (
-        "import sys; from pathlib import Path\n"
-        "from sandbox.build import build_kernels; from sandbox.isolation import best_isolation\n"
-        "built = build_kernels(Path(sys.argv[1]), arch='cpu', cache=Path(sys.argv[2]), isolation=best_isolation())\n"
-        "assert built.report.ok and built.manifest.library.is_file(); print(built.manifest.key)"
-    )
-    command = [sys.executable, "-c", program, str(kernels), str(tmp_path / "cache")]
-    builds = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
-    answers = [process.communicate(timeout=120)[0].strip() for process in builds]
-    assert [process.returncode for process in builds] == [0] * 4
-    assert len(set(answers)) == 1
+BUILD = """
+import sys; from pathlib import Path
+from sandbox.build import build_kernels; from sandbox.isolation import best_isolation
+built = build_kernels(Path(sys.argv[1]), arch='cpu', cache=Path(sys.argv[2]), isolation=best_isolation(),
+                      progress=lambda stage: print(stage.text, flush=True))
+assert built.report.ok and built.manifest.library.is_file(); print(built.manifest.key)
+"""
+
+
+def start_build(kernels: Path, cache: Path) -> subprocess.Popen[str]:
+    """Build in a process of its own, which prints its stages and then the key."""
+    command = [sys.executable, "-c", BUILD, str(kernels), str(cache)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def test_of_eight_builds_at_once_each_state_is_compiled_once(folder: Folder, tmp_path: Path) -> None:
+    same = folder({"add.cpp": ADD_CPP})
+    others = [shutil.copytree(same, tmp_path / f"other{number}/kernels") for number in range(4)]
+    for number, other in enumerate(others):
+        (other / "add.cpp").write_text(f"// {number}\n{ADD_CPP}")
+    builds = [start_build(kernels, tmp_path / "cache") for kernels in (*[same] * 4, *others)]
+    answers = [process.communicate(timeout=120)[0].splitlines() for process in builds]
+    assert [process.returncode for process in builds] == [0] * 8
+    assert sum("compiling kernels/add.cpp" in lines for lines in answers[:4]) == 1
+    assert len({lines[-1] for lines in answers}) == 5
     left = sorted(path.name for path in (tmp_path / "cache").rglob("*") if path.name.startswith(".new-"))
     assert left == [] == list((tmp_path / "cache/work").iterdir())
+
+
+def test_a_killed_build_leaves_nothing_that_the_next_waits_for(folder: Folder, tmp_path: Path) -> None:
+    slow = """\
+    template <int N, int M> struct Slow { static constexpr long v = Slow<N - 1, 2 * M>::v + Slow<N - 1, 2 * M + 1>::v; };
+    template <int M> struct Slow<0, M> { static constexpr long v = M; };
+    extern "C" int f(int n) { return Slow<25, 0>::v; }
+    """
+    cache = tmp_path / "cache"
+    killed = start_build(folder({"f.cpp": slow}), cache)
+    assert killed.stdout is not None
+    assert killed.stdout.readline().startswith("compiling")
+    waiting = start_build(folder({}), cache)
+    assert waiting.stdout is not None
+    assert waiting.stdout.readline() == "waiting for another build of this state\n"
+    killed.kill()
+    assert waiting.stdout.readline().startswith("compiling")
+    waiting.kill()
+    for process in (killed, waiting):
+        process.communicate()
+    assert list((cache / "work").iterdir()) != []
+    folder({"f.cpp": 'extern "C" int f(int n) { return n; }'})
+    after = start_build(folder({}), cache)
+    assert len(after.communicate(timeout=60)[0].splitlines()) == 2
+    assert list((cache / "work").iterdir()) == []
 
 
 def test_a_manifest_survives_json(build: Build) -> None:
@@ -333,3 +386,19 @@ def test_an_error_of_ptxas_has_its_file(build: Build, nvcc: Nvcc) -> None:
 def test_an_unknown_architecture_is_the_machines_fault(build: Build, nvcc: Nvcc) -> None:
     with pytest.raises(EnvironmentFault, match="cannot compile for sm_20"):
         build({"scale.cu": SCALE_CU}, arch="sm_20")
+
+
+def test_only_the_present_architecture_is_built(build: Build, nvcc: Nvcc) -> None:
+    built = build({"scale.cu": SCALE_CU}, arch="sm_90")
+    assert built.manifest is not None
+    code = built.manifest.library.read_bytes()
+    assert code.count(b"\x50\xed\x55\xba") == 1  # the magic number that a container of device code begins with
+    assert b"sm_90a" in code
+    assert not any(b"sm_%d" % other in code for other in (75, 80, 86, 89, 100, 120))
+    assert "arch=compute_90a,code=sm_90a" in built.manifest.recipe.compile["kernels/scale.cu"]
+
+
+def test_an_old_driver_is_the_machines_fault(build: Build, nvcc: Nvcc, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sandbox.build.target.driver_cuda", lambda: "11.8")
+    with pytest.raises(EnvironmentFault, match=r"the driver knows CUDA up to 11\.8"):
+        build({"scale.cu": SCALE_CU}, arch="sm_90")

@@ -110,15 +110,26 @@ def test_a_library_is_taken_from_torchs_own_folder(tmp_path: Path) -> None:
         find_library("cublaslt", packages, tmp_path)
 
 
-def test_a_named_library_is_included_and_linked(build: Callable[..., Built], nvcc: Nvcc, tmp_path: Path) -> None:
-    base = tmp_path / "packages/nvidia/cublas"
+def fake_cublas(packages: Path) -> Path:
+    """A cuBLAS of one function in a folder of packages; returns its shared object."""
+    base = packages / "nvidia/cublas"
     (base / "include").mkdir(parents=True)
     (base / "lib").mkdir()
     (base / "include/cublas_v2.h").write_text('extern "C" int cublasSgemm_v2(int n);\n')
-    (tmp_path / "cublas.cpp").write_text(FAKE_CUBLAS)
+    (base / "cublas.cpp").write_text(FAKE_CUBLAS)
     library = base / "lib/libcublas.so.12"
-    command = ["g++", "-shared", "-fPIC", tmp_path / "cublas.cpp", "-o", library, "-Wl,-soname,libcublas.so.12"]
+    make_library(base / "cublas.cpp", library)
+    return library
+
+
+def make_library(source: Path, library: Path, *options: str | Path) -> None:
+    """Compile a shared object that is called by its file's name."""
+    command = ["g++", "-shared", "-fPIC", source, "-o", library, f"-Wl,-soname,{library.name}", *options]
     subprocess.run(command, check=True)
+
+
+def test_a_named_library_is_included_and_linked(build: Callable[..., Built], nvcc: Nvcc, tmp_path: Path) -> None:
+    library = fake_cublas(tmp_path / "packages")
     built = build({"gemm.cu": USES_CUBLAS}, arch="sm_90", site_packages=[tmp_path / "packages"])
     assert built.report.diagnostics == ()
     assert built.manifest is not None
@@ -129,3 +140,15 @@ def test_a_named_library_is_included_and_linked(build: Callable[..., Built], nvc
     assert "Shared library: [libcublas.so.12]" in dynamic
     assert f"[{library.parent}]" in dynamic
     assert str(tmp_path) not in str(built.manifest.recipe)
+
+
+def test_a_library_that_would_not_load_is_the_machines_fault(
+    build: Callable[..., Built], nvcc: Nvcc, tmp_path: Path
+) -> None:
+    library = fake_cublas(tmp_path / "packages")
+    other = library.with_name("libcublasLt.so.12")
+    make_library(library.parent.parent / "cublas.cpp", other)
+    make_library(library.parent.parent / "cublas.cpp", library, "-Wl,--no-as-needed", other)
+    other.unlink()
+    with pytest.raises(EnvironmentFault, match=r"cannot be loaded: libcublasLt\.so\.12 is not found"):
+        build({"gemm.cu": USES_CUBLAS}, arch="sm_90", site_packages=[tmp_path / "packages"])
