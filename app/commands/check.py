@@ -1,6 +1,7 @@
 """Judge a candidate against its reference: build, guard, verify, profile.
 
-CANDIDATE is a workspace folder, or a Python file with a kernels/ folder beside it. Exit code 0: the candidate is correct.
+CANDIDATE is a workspace folder, or a Python file with a kernels/ folder beside it. Exit code 0: the candidate is correct, and
+--sanitize, if asked for, found nothing.
 """
 
 from __future__ import annotations
@@ -11,6 +12,14 @@ import shutil
 import sys
 from pathlib import Path
 
+from app.commands.looking import (
+    add_looking_options,
+    look_closer,
+    looks_as_json,
+    looks_as_text,
+    measures_variants,
+    variants_of,
+)
 from app.commands.options import add_machine_options, add_task_options, settings_from, task_from
 from app.report import report
 from sandbox.errors import ExitCode, UsageError
@@ -18,6 +27,7 @@ from sandbox.isolation import best_isolation
 from sandbox.judge import Judge
 from sandbox.progress import Stage
 from sandbox.scratch import scratch_folder
+from sandbox.snapshot import read_candidate
 from sandbox.task import TaskSpec
 from sandbox.verdict import Verdict
 
@@ -35,16 +45,19 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.set_defaults(tier="quick")
     parser.add_argument("--json", action="store_true", help="print the verdict as JSON")
+    add_looking_options(parser)
     add_task_options(parser)
     add_machine_options(parser)
 
 
 def main(options: argparse.Namespace) -> ExitCode:
-    """Judge once and print the verdict."""
+    """Judge once and print the verdict, or measure variants and print those."""
+    instead = measures_variants(options)
     settings = settings_from(options)
     spec = task_from(options, options.target, settings)
     with scratch_folder("warpsmith-check-") as scratch:
         candidate = candidate_folder(options.candidate, spec, scratch / "candidate")
+        measure = variants_of(options, read_candidate(candidate, spec)) if instead else None
         judge = Judge(
             spec,
             isolation=best_isolation(settings.isolation or None),
@@ -53,9 +66,14 @@ def main(options: argparse.Namespace) -> ExitCode:
             progress=narrate,
         )
         with judge:
+            if measure is not None:
+                return measure(judge, candidate)
             verdict = judge.check(candidate, options.tier, progress=narrate)
-    print(json.dumps(verdict.to_json()) if options.json else report(verdict))
-    return exit_code(verdict)
+            profile, found = look_closer(judge, candidate, verdict, options, settings.cache)
+    told = looks_as_text(profile, found)
+    whole = {**verdict.to_json(), **looks_as_json(profile, found)}
+    print(json.dumps(whole) if options.json else "\n".join(filter(None, (report(verdict), told))))
+    return ExitCode.FAILED if found is not None and found.findings else exit_code(verdict)
 
 
 def exit_code(verdict: Verdict) -> ExitCode:
