@@ -118,6 +118,19 @@ def refuse_unshareable(gpu: Gpu | None) -> None:
     )
 
 
+def sharing_of(gpus: Sequence[Gpu]) -> tuple[bool, str, str]:
+    """Return whether every one of these GPUs can be judged on, how each may be shared, and how to mend what is not so."""
+    problems = []
+    for gpu in gpus:
+        try:
+            refuse_unshareable(gpu)
+        except EnvironmentFault as fault:
+            problems.append(fault.next_step)
+    cut = [f"GPU {gpu.index} is cut into {len(gpu.instances)} MIG instances" for gpu in gpus if gpu.instances]
+    modes = [f"GPU {gpu.index}: {gpu.compute_mode}" for gpu in gpus]
+    return not problems, "; ".join([*modes, *cut]) or "no GPU", " ".join(problems)
+
+
 def resolve_device(wanted: str) -> str:
     """Turn ``auto``, ``cuda``, ``cuda:N`` or ``cpu`` into ``cuda:N`` or ``cpu``.
 
