@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from sandbox.floor import share_of_copy
 from sandbox.reward import undecided
-from sandbox.verdict import BuildReport, GuardReport, ProfileReport, Verdict, VerifyReport
+from sandbox.statistics import FASTER, SHORT_GAIN, SHORT_US
+from sandbox.task import JudgedBy
+from sandbox.task_check import PASSED
+from sandbox.verdict import Baseline, BuildReport, GuardReport, KernelRun, ProfileReport, Verdict, VerifyReport
 
 _DIAGNOSTICS = 15
 _FINDINGS = 8
@@ -15,6 +19,8 @@ _KERNELS = 8
 _OPERATORS = 12
 _LINES = 12
 _WIDTH = 600
+_MARGIN = 0.97
+"""An aim leaves room for the interval."""
 _NO_TRUST = "times are not to be trusted"
 """How the judge begins the note that says why."""
 
@@ -69,25 +75,68 @@ def _errors(absolute: float | None, relative: float | None) -> str:
 
 
 def _profile(profile: ProfileReport, on_cpu: bool) -> Iterator[str]:
-    device, latency = microseconds(profile.device_us), microseconds(profile.latency_us)
-    times = f"{device} a call" if on_cpu else f"{device} on the device, {latency} latency"
-    yield f"profile: {times if profile.device_us > 0 else 'no time could be taken'}"
+    yield f"profile: {_times(profile, on_cpu) if profile.device_us > 0 else 'no time could be taken'}"
     if profile.disturbed:
         yield f"  DISTURBED, which is not the kernel's fault; the times below cannot be trusted: {profile.disturbed}"
+    if profile.judged_by == "latency":
+        yield "  judged by latency: baselines and speedups below are about what a caller waits"
+    if profile.remarkable:
+        yield f"  THE DEVELOPER HAS TO LOOK: {profile.remarkable}"
     for name, baseline in profile.baselines.items():
-        mode = f" ({baseline.mode})" if baseline.mode != name else ""
-        if baseline.device_us is None:
-            yield f"  {name}{mode}: could not be timed: {baseline.error or profile.disturbed or 'no reason was given'}"
-        elif name in profile.speedup:
-            gain = profile.speedup[name]
-            interval = f"{gain.ratio:.3f}x [{gain.low:.3f}, {gain.high:.3f}]"
-            yield f"  against {name}{mode} at {microseconds(baseline.device_us)}: {interval}"
-    if profile.copy_us > 0:
-        distance = profile.device_us / profile.copy_us
-        yield f"  a copy of the same bytes takes {microseconds(profile.copy_us)}: you are at {distance:.2f} times that"
+        yield from _against(name, baseline, profile)
+    if profile.copy_us > 0 and profile.device_us > 0:
+        distance, share = profile.device_us / profile.copy_us, share_of_copy(profile.device_us, profile.copy_us)
+        copy = f"a copy of the same bytes takes {microseconds(profile.copy_us)}"
+        yield f"  {copy}: you are at {distance:.2f} times that, {share}"
+    yield from _graph(profile)
+    yield from _first(_KERNELS, [_ran(kernel) for kernel in profile.kernels])
     if profile.speedup:
         yield "  intervals are 95 %, over placements; a placement is a new process with new buffers"
     yield from (f"  note: {note}" for note in profile.notes[:6])
+
+
+def _times(profile: ProfileReport, on_cpu: bool) -> str:
+    warm = f" ({microseconds(profile.warm_us)} with warm caches)" if profile.warm_us else ""
+    device = microseconds(profile.device_us)
+    if on_cpu:
+        return f"{device} a call{warm}"
+    return f"{device} on the device{warm}, {microseconds(profile.latency_us)} latency"
+
+
+def _against(name: str, baseline: Baseline, profile: ProfileReport) -> Iterator[str]:
+    """Say how the candidate stands against one baseline."""
+    mode = f" ({baseline.mode})" if baseline.mode != name else ""
+    us, gain = baseline.us(profile.judged_by), profile.speedup.get(name)
+    if us is None:
+        yield f"  {name}{mode}: could not be timed: {baseline.error or profile.disturbed or 'no reason was given'}"
+    elif gain is not None:
+        warm = f"; warm {microseconds(baseline.warm_us)}" if baseline.warm_us else ""
+        graphs = "; replays CUDA graphs" if baseline.graphs else ""
+        interval = f"{gain.ratio:.3f}x [{gain.low:.3f}, {gain.high:.3f}]"
+        yield f"  against {name}{mode} at {microseconds(us)}: {interval}{warm}{graphs}"
+
+
+def _graph(profile: ProfileReport) -> Iterator[str]:
+    if profile.graph_error:
+        yield f"  as a CUDA graph: {profile.graph_error}"
+    elif profile.graph_us is not None:
+        eager = profile.baselines.get("eager-cudagraph")
+        beside = f"; the original as one takes {microseconds(eager.device_us)}" if eager and eager.device_us else ""
+        yield f"  captured into a CUDA graph you take {microseconds(profile.graph_us)}{beside}"
+
+
+def _ran(kernel: KernelRun) -> str:
+    facts = [
+        f"{kernel.blocks} blocks of {kernel.threads} threads" if kernel.blocks and kernel.threads else "",
+        f"{kernel.registers} registers" if kernel.registers is not None else "",
+        f"{kernel.shared_bytes} bytes shared" if kernel.shared_bytes else "",
+        f"SPILLS {kernel.spill_bytes} bytes" if kernel.spill_bytes else "",
+        f"occupancy {kernel.occupancy:.0%}" if kernel.occupancy is not None else "",
+    ]
+    told = ", ".join(filter(None, facts))
+    return f"  ran {kernel.calls} x {kernel.name}: {microseconds(kernel.us)}, {kernel.share:.0%} of the time" + (
+        f"; {told}" if told else ""
+    )
 
 
 def _remeasure(verdict: Verdict) -> str:
@@ -109,13 +158,17 @@ def _next_reward(verdict: Verdict) -> str:
     if verdict.profile is None or verdict.reward not in (1, 2):
         return ""
     name = "eager" if verdict.reward == 1 else "compile"
-    gain, baseline = verdict.profile.speedup.get(name), verdict.profile.baselines.get(name)
-    if gain is None or baseline is None or baseline.device_us is None:
+    profile = verdict.profile
+    gain, baseline = profile.speedup.get(name), profile.baselines.get(name)
+    us = baseline.us(profile.judged_by) if baseline is not None else None
+    if gain is None or us is None:
         return ""
-    aim = min(baseline.device_us * 0.95 * 0.97, verdict.profile.device_us)
+    short = min(us, profile.us) < SHORT_US
+    aim = (us / SHORT_GAIN if short else us * FASTER) * _MARGIN
+    because = f"; below {SHORT_US:.0f} us it takes {SHORT_GAIN - 1:.0%}, less is too short to call" if short else ""
     return (
-        f"For reward {verdict.reward + 1} the interval against {name} must lie above {1 / 0.95:.3f}x as a whole; "
-        f"it begins at {gain.low:.3f}x. Aim below {microseconds(aim)}."
+        f"For reward {verdict.reward + 1} the interval against {name} must lie above {1 / FASTER:.3f}x as a whole; "
+        f"it begins at {gain.low:.3f}x. Aim below {microseconds(min(aim, profile.us))}{because}."
     )
 
 
@@ -124,6 +177,7 @@ def original_text(profile: Mapping[str, Any]) -> str:
     lines = [_device(profile["environment"])]
     lines += ["signature:", *_first(2 * _LINES, [f"  {line}" for line in profile["signature"]])]
     lines.append(f"precision class: {profile['precision']}")
+    lines.append(f"the task was checked: {PASSED}")
     if unsure := [note for note in profile["notes"] if _NO_TRUST in note]:
         lines.append(
             f"THE TIMES BELOW ARE UNRELIABLE; Check times the baselines anew beside the candidate: {unsure[0]}"
@@ -131,18 +185,47 @@ def original_text(profile: Mapping[str, Any]) -> str:
     lines.append("operators by time in one forward:")
     operators = [f"  {o['us']:9.1f} us {o['share']:6.1%} {o['calls']:4d} x {o['name']}" for o in profile["operators"]]
     lines += _first(_OPERATORS, operators)
-    lines.append("baselines:")
-    for name, baseline in profile["baselines"].items():
-        mode = f" ({baseline['mode']})" if baseline["mode"] != name else ""
-        time = baseline["device_us"]
-        lines.append(f"  {name}{mode}: " + (baseline["error"] if time is None else microseconds(time)))
+    by = profile.get("judged_by", "device")
+    lines.append(f"baselines{', judged by latency' if by == 'latency' else ''}:")
+    lines += [_baseline(name, _known(baseline), by) for name, baseline in profile["baselines"].items()]
     copy = f"a copy of the {profile['bytes_moved']:,} bytes it must move takes {microseconds(profile['copy_us'])}"
-    lines.append(f"floor of memory-bound work: {copy}")
+    lines.append(f"floor of memory-bound work: {copy}{_near_floor(profile)}")
     lines.append(f"its output depends on: {', '.join(profile['depends_on'])}")
     if profile["ignores"]:
         lines.append(f"it ignores: {', '.join(profile['ignores'])}")
     lines += [f"note: {note}" for note in profile["notes"][:_LINES]]
     return "\n".join(_clipped(line) for line in lines)
+
+
+def _known(baseline: Mapping[str, Any]) -> Baseline:
+    return Baseline(**{key: value for key, value in baseline.items() if key in Baseline.__dataclass_fields__})
+
+
+def _baseline(name: str, baseline: Baseline, by: JudgedBy) -> str:
+    mode = f" ({baseline.mode})" if baseline.mode != name else ""
+    us = baseline.us(by)
+    ready = f"ready after {baseline.prepare_seconds:.1f} s" if baseline.prepare_seconds else ""
+    if us is None:
+        return f"  {name}{mode}: {baseline.error}"
+    other = baseline.device_us if by == "latency" else baseline.latency_us
+    facts = [
+        f"warm {microseconds(baseline.warm_us)}" if baseline.warm_us else "",
+        f"{'device' if by == 'latency' else 'latency'} {microseconds(other)}" if other and other != us else "",
+        "replays CUDA graphs" if baseline.graphs else "",
+        ready if name == baseline.mode else "",
+    ]
+    told = ", ".join(filter(None, facts))
+    return f"  {name}{mode}: {microseconds(us)}" + (f" ({told})" if told else "")
+
+
+def _near_floor(profile: Mapping[str, Any]) -> str:
+    shares = {
+        name: share_of_copy(profile["baselines"][name]["device_us"], profile["copy_us"])
+        for name in ("eager", "best")
+        if name in profile["baselines"]
+    }
+    told = [f"{name} reaches {share}" for name, share in shares.items() if share]
+    return f"; {', '.join(told)}" if told else ""
 
 
 def _device(environment: Mapping[str, Any]) -> str:

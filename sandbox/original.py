@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from sandbox.task import JudgedBy
 from sandbox.verdict import Baseline
 
 
@@ -32,6 +33,7 @@ class OriginalProfile:
         ignores: Those it does not depend on.
         signature: One line per input, parameter and output: name, dtype, shape, contiguity.
         notes: Anything else the developer or the agent should know.
+        judged_by: What speedups will be about: ``device`` or ``latency``.
     """
 
     operators: tuple[OperatorTime, ...]
@@ -44,6 +46,7 @@ class OriginalProfile:
     signature: tuple[str, ...]
     environment: dict[str, Any]
     notes: tuple[str, ...] = ()
+    judged_by: JudgedBy = "device"
 
     def to_json(self) -> dict[str, Any]:
         """Return the profile as JSON data."""

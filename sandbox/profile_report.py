@@ -152,7 +152,7 @@ def _remarkable(best: Speedup) -> str:
 def _notes(
     ours: float, known: Mapping[str, Baseline], gains: Mapping[str, Speedup], by: JudgedBy, placements: int
 ) -> list[str]:
-    notes = [f"{placements} placements; the intervals are over placements"]
+    notes = [f"{placements} placement{'s' if placements != 1 else ''}; the intervals are over placements"]
     best = gains.get(BEST)
     theirs = known[BEST].us(by) if best is not None else None
     if best is not None and theirs is not None and too_short_to_call(ours, theirs, best):

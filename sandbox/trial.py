@@ -16,11 +16,13 @@ from sandbox.crew import Crew
 from sandbox.guard import check_source
 from sandbox.isolation import Isolation
 from sandbox.judge_limits import JudgeLimits
+from sandbox.kernel_runs import with_spills
 from sandbox.plans import CasePlan, drawn_size, plan_cases
 from sandbox.processes import ProcessLost
 from sandbox.progress import Progress, Stage
 from sandbox.reward import reward
 from sandbox.task import TaskSpec
+from sandbox.task_check import task_check
 from sandbox.timekeeper import Timekeeper
 from sandbox.verdict import (
     BuildReport,
@@ -139,6 +141,7 @@ class Trial:
             profile=self._profile,
             reward=earned,
             reason=reason,
+            task_check=task_check(self._crew.accepted),
             seconds=Seconds(**self._seconds, total=time.monotonic() - self._started - waited, waiting=waited),
         )
 
@@ -187,7 +190,8 @@ class Trial:
                 return self._fail(str(failure))
         self._add_cases(outcome.cases)
         self._add_findings(outcome.findings)
-        self._profile = outcome.report
+        built = () if self._build is None else self._build.kernels
+        self._profile = replace(outcome.report, kernels=with_spills(outcome.report.kernels, built))
         return self._passed()
 
     def start_worker(self, variables: Mapping[str, str] | None = None) -> Worker:

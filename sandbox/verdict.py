@@ -245,6 +245,23 @@ class Seconds:
 
 
 @dataclass(frozen=True)
+class TaskCheck:
+    """What was found out when the task was accepted: it is deterministic, and no trivial answer passes.
+
+    Attributes:
+        precision: The class it really runs in; whether it uses TF32 is measured.
+        depends_on: Inputs, parameters and buffers that its output depends on.
+        ignores: Those that it does not depend on.
+        notes: Anything else that was noticed.
+    """
+
+    precision: str
+    depends_on: tuple[str, ...]
+    ignores: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Verdict:
     """The result of judging one candidate.
 
@@ -265,6 +282,7 @@ class Verdict:
     reward: Reward | None
     reason: str
     seconds: Seconds = field(default_factory=Seconds)
+    task_check: TaskCheck | None = None
 
     @property
     def correct(self) -> bool:
@@ -310,6 +328,7 @@ class Verdict:
             reward=data["reward"],
             reason=data["reason"],
             seconds=_known(Seconds, data["seconds"]),
+            task_check=_task_check(data["task_check"]) if data.get("task_check") else None,
         )
 
 
@@ -321,6 +340,11 @@ def _profile(data: dict[str, Any]) -> ProfileReport:
         notes=tuple(data.get("notes", ())),
         kernels=tuple(_known(KernelRun, kernel) for kernel in data.get("kernels", ())),
     )
+
+
+def _task_check(data: dict[str, Any]) -> TaskCheck:
+    lists = {key: tuple(data[key]) for key in ("depends_on", "ignores", "notes")}
+    return _known(TaskCheck, {**data, **lists})
 
 
 def _known(record: type[T], data: dict[str, Any]) -> T:

@@ -11,6 +11,8 @@ from app.clock import amount
 from app.text.bars import bar
 from app.text.plain import clean, clipped
 from app.text.rows import Row, row, wrapped
+from sandbox.floor import share_of_copy
+from sandbox.task_check import PASSED
 
 MOST_OPERATORS = 10
 
@@ -21,6 +23,7 @@ def profile_rows(profile: dict[str, Any], width: int) -> list[Row]:
     rows += _times(profile, width)
     rows.append(row(""))
     rows += _operators(profile, width)
+    rows += wrapped(Content.styled(PASSED, "$muted"), width, first="checked: ", rest="  ")
     facts = {"depends on": profile.get("depends_on", ()), "ignores": profile.get("ignores", ())}
     for name, values in facts.items():
         if values:
@@ -31,15 +34,18 @@ def profile_rows(profile: dict[str, Any], width: int) -> list[Row]:
 
 
 def _times(profile: dict[str, Any], width: int) -> Iterator[Row]:
-    timed = {name: b["device_us"] for name, b in profile["baselines"].items() if b.get("device_us")}
+    key = f"{profile.get('judged_by', 'device')}_us"
+    timed = {name: b[key] for name, b in profile["baselines"].items() if b.get(key)}
     longest = max([*timed.values(), profile["copy_us"]])
     room = max(6, min(32, width - 28))
     for name, us in timed.items():
         mode = profile["baselines"][name].get("mode", name)
         label = name if mode in (name, "default") else f"{name} ({mode})"
-        yield row((f"{label:<12}"[:12], "$muted"), f"{us:>9.1f} µs ", (bar(us, longest, room), "$bar"))
+        ready = profile["baselines"][name].get("prepare_seconds") if mode == name else None
+        told = (f" ready after {ready:.0f} s", "$faint") if ready else ""
+        yield row((f"{label:<12}"[:12], "$muted"), f"{us:>9.1f} µs ", (bar(us, longest, room), "$bar"), told)
     for name, baseline in profile["baselines"].items():
-        if not baseline.get("device_us") and baseline.get("error"):
+        if name not in timed and baseline.get("error"):
             yield row(
                 (f"{name:<12}", "$muted"),
                 ("not timed: " + clipped(clean(baseline["error"]), width - 24), "$text-warning"),
@@ -51,6 +57,9 @@ def _times(profile: dict[str, Any], width: int) -> Iterator[Row]:
         (bar(profile["copy_us"], longest, room), "$faint"),
         (f" {copied}", "$faint"),
     )
+    best = profile["baselines"].get("best", {})
+    if share := share_of_copy(best.get("device_us"), profile["copy_us"]):
+        yield from wrapped(Content.styled(f"the best of them reaches {share}", "$muted"), width)
 
 
 def _operators(profile: dict[str, Any], width: int) -> Iterator[Row]:

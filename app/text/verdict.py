@@ -14,7 +14,8 @@ from app.text.bars import bar, whisker
 from app.text.marks import mark, reward_text
 from app.text.plain import clean, clipped
 from app.text.rows import Row, row, wrapped
-from sandbox.verdict import BuildReport, GuardReport, ProfileReport, Speedup, Verdict, VerifyReport
+from sandbox.floor import share_of_copy
+from sandbox.verdict import BuildReport, GuardReport, ProfileReport, Speedup, TaskCheck, Verdict, VerifyReport
 
 LABEL = 11
 TIME = 12
@@ -29,10 +30,13 @@ def verdict_rows(judged: Judged, width: int) -> list[Row]:
     reward, style = reward_text(verdict)
     rows = [row(("reward ", "$muted"), (reward, style), "   ", *_parts_line(verdict, seconds=width >= ROOMY - 16))]
     rows += wrapped(Content(clean(verdict.reason)), width)
+    rows += _remarkable(verdict.profile, width)
     rows += _times(verdict.profile, width)
+    rows += _ran(verdict.profile, width)
     rows += _build(verdict.build, width)
     rows += _guard(verdict.guard, width)
     rows += _verify(verdict.verify, width)
+    rows += _task(verdict.task_check, width)
     rows += _origin(judged, width)
     return rows
 
@@ -47,6 +51,14 @@ def _parts_line(verdict: Verdict, *, seconds: bool) -> Iterator[str | tuple[str,
         yield (f"{duration(took)}  " if report and took and seconds else " ", "$faint")
 
 
+def _remarkable(profile: ProfileReport | None, width: int) -> Iterator[Row]:
+    """Ask for the developer's own eyes, right under the reason, where a gain is too large to be taken on trust."""
+    if profile is not None and profile.remarkable:
+        yield row("")
+        text = Content.styled(clean(profile.remarkable), "$text-warning bold")
+        yield from wrapped(text, width, first="▲ ", rest="  ")
+
+
 def _times(profile: ProfileReport | None, width: int) -> Iterator[Row]:
     """Draw candidate, baselines and the floor as bars, and each speedup with its interval."""
     if profile is None:
@@ -57,31 +69,73 @@ def _times(profile: ProfileReport | None, width: int) -> Iterator[Row]:
     if profile.device_us <= 0:
         return
     scale = _Scale(profile, width)
-    yield scale.time("candidate", profile.device_us, "$bar-own", bold=True)
+    yield scale.time("candidate", profile.us, "$bar-own", bold=True)
     for name, baseline in profile.baselines.items():
-        if baseline.device_us is None:
+        us = baseline.us(profile.judged_by)
+        if us is None:
             why = clipped(clean(baseline.error), width - scale.label - 12)
             yield row((f"{name:<{scale.label}}", "$muted"), (f"not timed: {why}", "$muted"))
             continue
         mode = "" if baseline.mode in (name, "default") else f" {baseline.mode}"
-        yield scale.time(clean(name + mode), baseline.device_us, "$bar", profile.speedup.get(name))
+        yield scale.time(clean(name + mode), us, "$bar", profile.speedup.get(name))
     yield scale.time("plain copy", profile.copy_us, "$faint")
-    yield row(
-        (f"{'latency':<{scale.label}}", "$muted"),
-        f"{profile.latency_us:>8.1f} µs ",
-        ("from an idle device to its end", "$faint"),
-    )
+    if share := share_of_copy(profile.device_us, profile.copy_us):
+        yield from wrapped(Content.styled(f"the candidate reaches {share}", "$muted"), width, first=" " * scale.label)
+    yield from _other_times(profile, scale.label, width)
     yield row((f"{'samples':<{scale.label}}", "$muted"), (_samples(profile), "$muted"))
     for note in profile.notes:
         yield from wrapped(Content.styled(clean(note), "$text-warning"), width, first="! ", rest="  ")
+
+
+def _other_times(profile: ProfileReport, label: int, width: int) -> Iterator[Row]:
+    """Say the candidate's other times: the one it is not judged by, with warm caches, and as a CUDA graph."""
+    times = [
+        ("latency", profile.latency_us, "from an idle device to its end" + _judged(profile, "latency")),
+        ("device", profile.device_us if profile.judged_by == "latency" else None, "on the device alone"),
+        ("warm", profile.warm_us, "on the device, with warm caches"),
+        ("graph", profile.graph_us, "replayed as a CUDA graph" + _graph_beside(profile)),
+    ]
+    for name, us, what in times:
+        if us:
+            yield row(
+                (f"{name:<{label}}", "$muted"), f"{us:>8.1f} µs ", (clipped(what, width - label - TIME), "$faint")
+            )
+    if profile.graph_error:
+        text = Content.styled(f"as a CUDA graph: {clean(profile.graph_error)}", "$muted")
+        yield from wrapped(text, width, first="· ", rest="  ")
+
+
+def _judged(profile: ProfileReport, by: str) -> str:
+    return ", which it is judged by" if profile.judged_by == by else ""
+
+
+def _graph_beside(profile: ProfileReport) -> str:
+    eager = profile.baselines.get("eager-cudagraph")
+    return f"; the original {eager.device_us:.1f} µs" if eager is not None and eager.device_us else ""
+
+
+def _ran(profile: ProfileReport | None, width: int) -> Iterator[Row]:
+    """List the kernels of one call, where there is a device that has kernels."""
+    if profile is None or not profile.kernels:
+        return
+    yield row("")
+    room = min(40, max(12, width - 44))
+    yield row((f"{'ran':<{room}} {'calls':>5} {'µs':>9} {'share':>6} {'threads':>8} {'occupancy':>10}", "$muted"))
+    for kernel in profile.kernels[:MOST]:
+        threads = "" if kernel.threads is None else str(kernel.threads)
+        occupancy = "" if kernel.occupancy is None else f"{kernel.occupancy:.0%}"
+        name = clipped(clean(kernel.name), room)
+        numbers = f" {kernel.calls:>5} {kernel.us:>9.1f} {kernel.share:>6.0%} {threads:>8} {occupancy:>10}"
+        yield row(f"{name:<{room}}{numbers}")
 
 
 class _Scale:
     """The scales that the times and the speedups of one profile are drawn to at a width."""
 
     def __init__(self, profile: ProfileReport, width: int) -> None:
-        times = [b.device_us for b in profile.baselines.values() if b.device_us is not None]
-        self.longest = max([profile.device_us, profile.copy_us, *times])
+        by = profile.judged_by
+        times = [us for baseline in profile.baselines.values() if (us := baseline.us(by)) is not None]
+        self.longest = max([profile.us, profile.copy_us, *times])
         speeds = profile.speedup.values()
         # Ratios are drawn on a logarithmic axis: twice as fast is as far from one as half as fast.
         self.low = min([1.0, *(measured.low for measured in speeds)])
@@ -172,6 +226,15 @@ def _verify(verify: VerifyReport | None, width: int) -> Iterator[Row]:
         )
     for note in verify.notes:
         yield from wrapped(Content.styled(clean(note), "$muted"), width, first="  · ", rest="    ")
+
+
+def _task(check: TaskCheck | None, width: int) -> Iterator[Row]:
+    """Say what a developer should know of the task itself: what its output ignores, and what was noticed."""
+    if check is None:
+        return
+    notes = [f"the original ignores {', '.join(check.ignores)}"] if check.ignores else []
+    for note in [*notes, *check.notes]:
+        yield from wrapped(Content.styled(clean(note), "$muted"), width, first="· task ", rest="       ")
 
 
 def _origin(judged: Judged, width: int) -> Iterator[Row]:
