@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from sandbox.errors import EnvironmentFault, TaskError
+from sandbox.errors import EnvironmentFault, TaskError, machine_fault
 from sandbox.processes import HarnessProcess, ProcessLost, close_all, start_harness
 from sandbox.task import TaskSpec
 from sandbox.wire import ChannelClosed, ChannelTimeout, Message
@@ -95,6 +96,10 @@ class Bench:
                 where=str(self._spec.python),
                 next_step="Name the project's own interpreter with --python, or install torch there.",
             )
+        if "machine_problem" in answer:
+            number, where = answer["machine_problem"]
+            fault = machine_fault(OSError(number, os.strerror(number), where or f"judging {self._spec.id}"))
+            raise fault or EnvironmentFault(f"{os.strerror(number)}.", where=where)
         if "task_problem" in answer:
             what, where, next_step = answer["task_problem"]
             raise TaskError(what, where=where, next_step=next_step)

@@ -7,7 +7,6 @@ trusted bench with the reference, and a worker for each placement of the candida
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import shutil
 import tempfile
@@ -18,7 +17,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from sandbox.crew import Crew
-from sandbox.errors import EnvironmentFault
+from sandbox.errors import EnvironmentFault, machine_fault
 from sandbox.isolation import Isolation
 from sandbox.judge_limits import JudgeLimits
 from sandbox.original import OperatorTime, OriginalProfile
@@ -34,7 +33,6 @@ from sandbox.verdict import TaskIdentity, Tier, Verdict
 from sandbox.workers import TransportFailed
 
 T = TypeVar("T")
-_FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Judge:
@@ -140,6 +138,7 @@ class Judge:
             signature=tuple(found["signature"]),
             environment=self.environment,
             notes=(*found["notes"], *timed.notes),
+            judged_by=self.spec.judged_by,
         )
 
     def check(
@@ -262,12 +261,9 @@ class Judge:
         except ProcessLost as lost:
             raise EnvironmentFault(f"The judge lost a process twice. {lost}", next_step="Check again.") from lost
         except OSError as error:
-            if error.errno in _FULL_DISK:
-                raise EnvironmentFault(
-                    "The disk is full.",
-                    where=str(error.filename or self._work),
-                    next_step="Free some space and check again.",
-                ) from error
+            fault = machine_fault(error)
+            if fault is not None:
+                raise fault from error
             raise
         finally:
             self._cancel = None

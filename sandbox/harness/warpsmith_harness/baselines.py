@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional
 import torch
 from torch import nn
 
-from warpsmith_harness.problems import summary
+from warpsmith_harness.problems import machine_problem, summary
 
 EAGER = "eager"
 GRAPH = "eager-cudagraph"
@@ -90,6 +90,9 @@ class Baselines:
             run: Makes one call of what it is given, on fresh inputs.
             limit: Seconds it may take.
             wanted_elsewhere: Asked now and then; where it says yes, the mode is left for another time.
+
+        Raises:
+            MachineProblem: The machine kept the compiler from its work; the mode may be tried again.
         """
         if self.tried(mode):
             return
@@ -106,6 +109,10 @@ class Baselines:
         except OutOfTime:
             self.errors[mode] = f"torch.compile was not ready within {limit:.0f} s"
         except Exception as error:  # the compiler may raise anything on the developer's code
+            problem = machine_problem(error)
+            if problem is not None:
+                torch._dynamo.reset()
+                raise problem from error
             self.errors[mode] = f"torch.compile fails: {summary(error)}"
         self.seconds[mode] = time.monotonic() - started
 

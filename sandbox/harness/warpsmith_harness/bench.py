@@ -109,10 +109,6 @@ class Bench:
 
     def serve(self) -> int:
         """Answer until the parent is gone; prepare the next verdict while it rests."""
-        import torch
-
-        from warpsmith_harness.problems import TaskProblem
-
         while True:
             if self._resting is not None and not self._channel.ready(0):
                 self._rest(self._resting)
@@ -124,12 +120,8 @@ class Bench:
             descriptors: List[int] = []
             try:
                 answer, descriptors = self._operations[request["op"]](request)
-            except TaskProblem as problem:
-                answer = {"task_problem": [problem.what, problem.where, problem.next_step]}
-            except torch.cuda.OutOfMemoryError as error:
-                answer = {"task_problem": [f"It does not fit beside its copies: {error}", "", "Give smaller inputs."]}
             except Exception as error:
-                answer = {"fault": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()[-8000:]}
+                answer = _failure(error)
             self._channel.send({**answer, "id": request["id"]}, descriptors)
 
     def _draw(self, request: Message) -> Answer:
@@ -299,7 +291,7 @@ class Bench:
     def _prepare_something(self, resting: Message) -> None:
         """Do one piece of work for the next verdict, or stop resting when there is none."""
         from warpsmith_harness.baselines import COMPILE
-        from warpsmith_harness.problems import TaskProblem
+        from warpsmith_harness.problems import MachineProblem, TaskProblem
 
         room = _AHEAD_SHARE_OF_MEMORY * self._memory - sum(question.size for question in self._ahead)
         if len(self._ahead) < _QUESTIONS_AHEAD and (not self._ahead or self._ahead[0].size < room):
@@ -309,9 +301,28 @@ class Bench:
                 self._resting = None
         elif resting["compile_seconds"] > 0 and not self._baselines.tried(COMPILE):
             seconds = resting["compile_seconds"]
-            self._prepare_mode(COMPILE, seconds, lambda: self._channel.ready(0) or self._spare.over())
+            try:
+                self._prepare_mode(COMPILE, seconds, lambda: self._channel.ready(0) or self._spare.over())
+            except MachineProblem:  # as above
+                self._resting = None
         else:
             self._resting = None
+
+
+def _failure(error: Exception) -> Message:
+    """Return the answer for an operation that raised: whose fault it is."""
+    import torch
+
+    from warpsmith_harness.problems import TaskProblem, machine_problem
+
+    if isinstance(error, TaskProblem):
+        return {"task_problem": [error.what, error.where, error.next_step]}
+    if isinstance(error, torch.cuda.OutOfMemoryError):
+        return {"task_problem": [f"It does not fit beside its copies: {error}", "", "Give smaller inputs."]}
+    machine = machine_problem(error)
+    if machine is not None:
+        return {"machine_problem": [machine.number, machine.where]}
+    return {"fault": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()[-8000:]}
 
 
 def main(arguments: List[str]) -> int:

@@ -1,11 +1,15 @@
-"""Faults found in the developer's interpreter: of the task, or of the candidate, with the place in the source."""
+"""Faults found in the developer's interpreter: of the task, the candidate or the machine, with the place in the source."""
 
 from __future__ import annotations
 
+import errno
 import inspect
+import os
 import traceback
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, List, Optional
+
+_MACHINES = (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EMFILE)
 
 
 class TaskProblem(Exception):
@@ -37,6 +41,51 @@ class CandidateProblem(Exception):
 
     def __str__(self) -> str:
         return f"{self.what} ({self.where})" if self.where else self.what
+
+
+class MachineProblem(Exception):
+    """The machine is at fault: a full disk, no memory. The parent turns it into an ``EnvironmentFault``.
+
+    Args:
+        number: Of the system's error (``errno``).
+        where: The file at fault, or what was being done; empty if unknown.
+    """
+
+    def __init__(self, number: int, where: str = "") -> None:
+        super().__init__(os.strerror(number))
+        self.number = number
+        self.where = where
+
+
+def machine_problem(error: BaseException) -> Optional[MachineProblem]:
+    """Return what an error says about the machine, or None where it may be anybody's fault.
+
+    A compiler wraps the system's error in its own, or quotes it in the text of another program's output, so causes and
+    texts are searched.
+    """
+    for cause in _causes(error):
+        if isinstance(cause, MachineProblem):
+            return cause
+        if isinstance(cause, MemoryError):
+            return MachineProblem(errno.ENOMEM)
+        if isinstance(cause, OSError) and cause.errno in _MACHINES:
+            return MachineProblem(cause.errno, str(cause.filename or ""))
+        for number in _MACHINES:
+            if os.strerror(number) in str(cause):
+                return MachineProblem(number)
+    return None
+
+
+def _causes(error: BaseException) -> List[BaseException]:
+    """Return an error and everything it came from, each once."""
+    found: List[BaseException] = []
+    waiting: List[Any] = [error]
+    while waiting:
+        cause = waiting.pop(0)
+        if isinstance(cause, BaseException) and not any(cause is known for known in found):
+            found.append(cause)
+            waiting += [cause.__cause__, cause.__context__, getattr(cause, "inner_exception", None)]
+    return found
 
 
 def summary(error: BaseException) -> str:
