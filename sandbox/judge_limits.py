@@ -18,8 +18,8 @@ class TierLimits:
         profile_seconds: Measuring time, shared by the placements.
         pairs: Samples of each side in a placement at most; fewer where they are precise enough.
         least_pairs: At least to have, however long that takes.
-        more_placements: Drawn beyond ``placements``, one at a time, while the next reward is undecided and no more than one
-            placement's share of the time was taken beyond ``profile_seconds``.
+        more_placements: Drawn beyond ``placements``, one at a time, while the next reward is undecided and less than twice
+            ``profile_seconds`` were used.
     """
 
     cases: int

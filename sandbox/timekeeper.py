@@ -21,6 +21,8 @@ from sandbox.workers import Worker
 
 WORTH_A_SECOND_LOOK = 3.0
 _AGREEMENT = 1.3
+_PATIENCE = 2.0
+"""Placements beyond a tier's number begin within so many times its measuring time."""
 
 
 @dataclass(frozen=True)
@@ -132,8 +134,8 @@ class Timekeeper:
             return True
         if count >= amount.placements + amount.more_placements:
             return False
-        spent, share = time.monotonic() - started, amount.profile_seconds / amount.placements
-        return spent < amount.profile_seconds + share and undecided(self._report(placements, modes)) != ""
+        in_time = time.monotonic() - started < _PATIENCE * amount.profile_seconds
+        return in_time and undecided(self._report(placements, modes)) != ""
 
     def _report(self, placements: list[PlacementTimes], modes: Modes, notes: Sequence[str] = ()) -> ProfileReport:
         multiprocessor = self._crew.environment.get("multiprocessor", {})

@@ -208,7 +208,7 @@ def _rewarded(noise: random.Random, tier: str, us: float, gain: float, more: int
 
 
 def _wins(noise: random.Random, placements: int, gain: float, offset: float = 0.02) -> bool:
-    found = speedup(*_draw(noise, placements, offset, gain), resamples=100)
+    found = speedup(*_draw(noise, placements, offset, gain), resamples=20)
     return found.low * 0.95 > 1
 
 

@@ -29,6 +29,7 @@ _RUNS = 3
 _DRAWS = 5
 _ULPS = 8
 _DEPENDENCE_SECONDS = 5.0
+_PRODUCTS = (nn.modules.conv._ConvNd, nn.Linear, nn.RNNBase)
 _STRENGTHS = (1.0, 0.8, 0.3, 0.05)
 
 
@@ -59,7 +60,7 @@ def accept(task: LoadedTask) -> dict[str, Any]:
         "notes": notes,
         "depends_on": depends_on,
         "ignores": ignores,
-        "precision": _precision(subject, notes),
+        "precision": _precision(subject, None if exact.rows is not None else exact.outputs, notes),
         "mutates": mutates,
         "state_strength": strength,
         "bytes_moved": bytes_moved(subject, used, outputs),
@@ -307,16 +308,18 @@ def _means(outputs: list[torch.Tensor], other: list[torch.Tensor]) -> list[torch
 # --- Facts ----------------------------------------------------------------------------------------------------------
 
 
-def _precision(subject: Subject, notes: list[str]) -> str:
+def _precision(subject: Subject, exact: Optional[list[torch.Tensor]], notes: list[str]) -> str:
     """Return the class that the reference really runs in, by its dtypes and, for fp32 on CUDA, by the TF32 flags."""
     found = class_of([*subject.inputs, *subject.reference.parameters()])
     if found == "fp32" and subject.task.device.type == "cuda":
-        used, possible = uses_tf32(subject.run)
+        used, possible = uses_tf32(subject.run, exact)
         found = "tf32" if used else "fp32"
         if used:
             notes.append("It runs in TF32 under its own settings, so its baselines and candidates do too.")
         elif possible:
             notes.append("It would use TF32 if that were allowed; it is not, so a candidate must not either.")
+        elif any(isinstance(part, _PRODUCTS) for part in subject.reference.modules()):
+            notes.append("Its products do not use TF32 even where that is allowed, so a candidate must not either.")
     declared = subject.task.spec["precision"]
     if declared not in ("auto", found):
         notes.append(f"It is declared {declared} and really runs in {found}, which is the class it is judged in.")

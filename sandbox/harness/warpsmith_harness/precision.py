@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Callable, Iterator, Sequence, cast
+from typing import Any, Callable, Iterator, Optional, Sequence, cast
 
 import torch
 
@@ -17,6 +17,8 @@ _CLASSES = {
 }
 CAST = {"fp16": torch.float16, "bf16": torch.bfloat16}
 """Declared classes that mean a cast of the module and its floating inputs, unless a dtype is given."""
+_LESS_EXACT = 8.0
+"""TF32 drops 13 of 23 bits, which is far more than float32 algorithms differ in."""
 
 
 def class_of(tensors: Sequence[torch.Tensor]) -> str:
@@ -47,10 +49,17 @@ def tf32(allowed: bool) -> Iterator[None]:
             setattr(owner, name, value)
 
 
-def uses_tf32(run: Callable[[], list[torch.Tensor]]) -> tuple[bool, bool]:
+def uses_tf32(
+    run: Callable[[], list[torch.Tensor]], exact: Optional[Sequence[torch.Tensor]] = None
+) -> tuple[bool, bool]:
     """Measure whether a float32 module uses TF32: ``(under the present flags, where it is allowed)``.
 
-    Its output with the flags on, off, and as they are is compared: what the flag does not change does not use TF32.
+    Its output with the flags on, off, and as they are is compared: what the flag does not change does not use TF32. Nor
+    does what it changes without making it less exact: a library may choose another float32 algorithm by the flag.
+
+    Args:
+        run: Returns the outputs.
+        exact: The oracle's, if it has them whole.
     """
     with tf32(False):
         off, again = run(), run()
@@ -58,6 +67,8 @@ def uses_tf32(run: Callable[[], list[torch.Tensor]]) -> tuple[bool, bool]:
         on = run()
     # Atomic sums differ from run to run under the same flags; TF32 differs by far more.
     if _distance(on, off) <= 4 * _distance(off, again):
+        return False, False
+    if exact is not None and _distance(on, exact) <= _LESS_EXACT * _distance(off, exact):
         return False, False
     present = run()
     return _distance(present, on) < _distance(present, off), True

@@ -106,3 +106,15 @@ def test_measured_by_switching_the_flags(capable, present, expected) -> None:
     MATMUL.allow_tf32 = present
     assert precision.uses_tf32(Rounding(capable)) == expected
     assert MATMUL.allow_tf32 is present
+
+
+@pytest.mark.parametrize(("shift", "expected"), [(2**-24, (False, False)), (2**-11, (True, True))])
+def test_another_float32_algorithm_is_no_tf32(shift, expected) -> None:
+    """A library may choose by the flag; only what makes the answer much less exact is TF32."""
+    exact = torch.randn(256, dtype=torch.float64)
+
+    def run() -> list[torch.Tensor]:
+        return [(exact * (1 + (shift if MATMUL.allow_tf32 else -(2**-24)))).float()]
+
+    MATMUL.allow_tf32 = True
+    assert precision.uses_tf32(run, [exact]) == expected
