@@ -197,10 +197,15 @@ class Todo(Event):
 
 @_event("stage")
 class StageEvent(Event):
-    """What the judge is doing or waiting for right now."""
+    """What the judge is doing or waiting for right now.
+
+    ``partial`` holds what is known so far: of a profile ``placement``, ``of``, ``device_us`` (or ``latency_us``) and
+    ``speedup`` (ratios by baseline); while waiting for the device ``waiting_for``, the process that has it.
+    """
 
     part: str
     text: str
+    partial: dict[str, Any] = field(default_factory=dict)
 
 
 @_event("original_profiled")

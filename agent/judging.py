@@ -21,6 +21,7 @@ from sandbox.judge import Judge
 from sandbox.processes import descendants, kill_all
 from sandbox.progress import Progress, Stage
 from sandbox.snapshot import write_snapshot
+from sandbox.study import Study
 from sandbox.verdict import Tier
 
 T = TypeVar("T")
@@ -80,6 +81,18 @@ class Judging:
         number = len(self._stream.state.judged) + 1
         self._stream.emit(ev.Attempt(attempt=number, files=hashes, verdict=verdict.to_json(), call_id=call_id))
         return self._stream.state.judged[-1]
+
+    async def study(self, files: Mapping[str, bytes], look: Callable[[Study], T]) -> T:
+        """Look at these files in a way that is no verdict; nothing is stored. Cancelling stops the judge, as in ``attempt``.
+
+        Raises:
+            UsageError: The files cannot be looked at so.
+            TaskError, EnvironmentFault: See ``attempt``.
+        """
+        judge = await asyncio.shield(self.open())
+        folder = write_snapshot(dict(files), self._scratch / "candidate")
+        cancel = threading.Event()
+        return await self._in_thread(lambda: judge.study(folder, look, cancel=cancel), cancel)
 
     async def close(self) -> None:
         """End the judge with everything it started."""
@@ -144,7 +157,7 @@ class Judging:
 
         def store(stage: Stage) -> None:
             with contextlib.suppress(EnvironmentFault):  # a full disk ends the run at the next event that matters
-                self._stream.emit(ev.StageEvent(part=stage.part, text=stage.text))
+                self._stream.emit(ev.StageEvent(part=stage.part, text=stage.text, partial=stage.partial))
 
         def pass_on(stage: Stage) -> None:
             if not self._closing:

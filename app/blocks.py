@@ -29,11 +29,12 @@ class Words(Block):
 
 @dataclass
 class Step:
-    """One stage the judge reported: its part (build, guard, ...), what it does, and when it began."""
+    """One stage the judge reported: its part (build, guard, ...), what it does, when it began, what is known so far."""
 
     part: str
     text: str
     time: float
+    partial: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass

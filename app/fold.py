@@ -142,7 +142,7 @@ def _called(state: SessionState, unknown: Call) -> Call:
 
 
 def _stage(state: SessionState, event: events.StageEvent, time: float) -> None:
-    state.step = Step(event.part, event.text, time)
+    state.step = Step(event.part, event.text, time, event.partial)
     state.moved(Part.STATUS)
     index = _judging(state)
     if index is None:

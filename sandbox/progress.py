@@ -9,7 +9,11 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Stage:
-    """What is being done or waited for. ``part`` is task, build, guard, verify or profile; ``partial`` holds early results."""
+    """What is being done or waited for: ``part`` is task, build, guard, verify or profile.
+
+    ``partial`` holds what is known so far: of a profile ``placement``, ``of``, ``device_us`` (or ``latency_us``) and
+    ``speedup`` (ratios by baseline); while waiting for the device ``waiting_for``, the process that has it.
+    """
 
     part: str
     text: str

@@ -14,12 +14,14 @@ from app.clock import duration
 from app.state import Judged
 from app.text.attempt import outcome
 from app.text.code import coloured, language_of
+from app.text.early import early_row
 from app.text.plain import clean, clipped
 from app.text.rows import Row, row, wrapped
 
 MOST_LINES = 60
 TAIL_LINES = 3
 INDENT = "    "
+PART = 8
 
 _STATUS: dict[CallStatus, tuple[str, str]] = {
     "writing": ("…", "$text-accent"),
@@ -46,9 +48,16 @@ def call_rows(call: Call, width: int, *, expanded: bool, judged: Judged | None) 
 
 
 def step_rows(steps: list[Step], width: int, *, whole: bool) -> list[Row]:
-    """Return stages of the judge: all of them, or of each part in a row the last."""
-    shown = steps if whole else [list(group)[-1] for _, group in groupby(steps, key=lambda step: step.part)]
-    return [_step(step, width) for step in shown]
+    """Return stages of the judge: all of them, or of each part in a row the last, and what is known of a profile so far."""
+    if whole:
+        return [_step(step, width) for step in steps]
+    rows: list[Row] = []
+    for _, group in groupby(steps, key=lambda step: step.part):
+        of_part = list(group)
+        rows.append(_step(of_part[-1], width, brief=True))
+        known = next((step.partial for step in reversed(of_part) if "placement" in step.partial), None)
+        rows += [early_row(known, len(INDENT) + PART, width)] if known else []
+    return rows
 
 
 def summary(name: str, arguments: dict[str, Any]) -> str:
@@ -74,8 +83,10 @@ def _line(call: Call, width: int, expanded: bool) -> Row:
     )
 
 
-def _step(step: Step, width: int) -> Row:
-    return row(INDENT, (f"{step.part:<8}", "$text-primary"), (clipped(clean(step.text), width - 14), "$muted"))
+def _step(step: Step, width: int, *, brief: bool = False) -> Row:
+    """Draw one stage; ``brief`` leaves out the numbers that a row of their own shows."""
+    text = step.text.partition(":")[0] if brief and "placement" in step.partial else step.text
+    return row(INDENT, (f"{step.part:<{PART}}", "$text-primary"), (clipped(clean(text), width - 14), "$muted"))
 
 
 def _tail(raw: str, width: int) -> list[Row]:
@@ -156,6 +167,15 @@ def _read(arguments: dict[str, Any]) -> str:
     return f"{arguments.get('file_path', '')}{lines}" + (f", {limit} lines" if limit else "")
 
 
+def _sweep(arguments: dict[str, Any]) -> str:
+    defines = arguments.get("defines")
+    if not isinstance(defines, dict):
+        return ""
+    return " ".join(
+        f"{name}={','.join(map(str, each)) if isinstance(each, list) else each}" for name, each in defines.items()
+    )
+
+
 _SUMMARIES: dict[str, Callable[[dict[str, Any]], str]] = {
     "Bash": lambda a: str(a.get("command", "")),
     "Read": _read,
@@ -169,4 +189,8 @@ _SUMMARIES: dict[str, Callable[[dict[str, Any]], str]] = {
     "TodoWrite": _plan,
     "Check": lambda a: str(a.get("tier", "")),
     "Profile": lambda _: "the original",
+    "Ncu": lambda _: "what limits the kernels",
+    "Sanitize": lambda _: "faults of the kernels",
+    "Sweep": _sweep,
+    "Ablate": lambda a: ", ".join(map(str, a.get("phases") or ["every phase"])),
 }

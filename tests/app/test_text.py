@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from agent import events
 from app.blocks import Call, Said, Words
 from app.fold import fold
 from app.state import Decision, Judged, SessionState
@@ -308,3 +309,42 @@ def test_rows_of_a_growing_paragraph_are_the_very_same() -> None:
     text = " ".join(f"word{number}" for number in range(900))
     before, after = markdown_rows(text, 47, 2), markdown_rows(text + " and more", 47, 2)
     assert sum(one is other for one, other in zip(before, after, strict=False)) > len(before) * 0.8
+
+
+def test_what_is_known_of_a_profile_stays_on_one_row_while_it_is_taken() -> None:
+    state = SessionState()
+    fold(state, events.ToolStarted(call_id="c", name="Check", arguments={"tier": "full"}))
+    fold(state, events.StageEvent(part="verify", text="verifying"))
+    fold(state, events.StageEvent(part="profile", text="placement 1 of 5"))
+    before = block_rows(state.blocks[0], 90, expanded=False)
+    known = {"placement": 1, "of": 5, "device_us": 12.34, "speedup": {"eager": 1.42, "compile": 1.1, "best": 0.98}}
+    fold(state, events.StageEvent(part="profile", text="placement 1 of 5: 12.3 us, 1.42 times eager", partial=known))
+    told = block_rows(state.blocks[0], 90, expanded=False)
+    fold(state, events.StageEvent(part="profile", text="placement 2 of 5"))
+    after = block_rows(state.blocks[0], 90, expanded=False)
+    assert len(told) == len(after) == len(before) + 1
+    assert told[-1].content.plain.split() == [
+        "●○○○○",
+        "12.3",
+        "µs",
+        "1.42×",
+        "eager",
+        "1.10×",
+        "compile",
+        "0.98×",
+        "best",
+    ]
+    assert told[-1].content.plain == after[-1].content.plain
+    assert [rows[-2].content.plain.strip() for rows in (told, after)] == [
+        "profile placement 1 of 5",
+        "profile placement 2 of 5",
+    ]
+    assert all(row.content.cell_length <= 30 for row in block_rows(state.blocks[0], 30, expanded=False))
+    told_in_full = "".join(row.content.plain for row in block_rows(state.blocks[0], 90, expanded=True))
+    assert "●○○○○" in told_in_full
+
+
+def test_stages_of_an_older_session_know_of_no_early_results() -> None:
+    event = events.from_json({"type": "stage", "part": "profile", "text": "placement 1 of 5"})
+    assert event == events.StageEvent(part="profile", text="placement 1 of 5")
+    assert events.to_json(event)["partial"] == {}
