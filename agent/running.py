@@ -24,8 +24,11 @@ from agent.stream import Stream
 from agent.tools import WorkspaceTools, workspace_tools
 from agent.tools.base import Tool
 from agent.tools.check import check_tool
+from agent.tools.ncu import ncu_tool
 from agent.tools.profile import profile_tool
+from agent.tools.sanitize import sanitize_tool
 from agent.tools.skill import skill_tool
+from agent.tools.sweep import ablate_tool, sweep_tool
 from sandbox.errors import EnvironmentFault, ModelUnavailable, TaskError, WarpsmithError
 from sandbox.isolation import best_isolation
 from sandbox.workspace import Workspace
@@ -214,8 +217,19 @@ class Running:
             )
             self._note_what_is_shown(self._hands)
             own = [profile_tool(self.judging), check_tool(self.judging, self._workspace, self._stream)]
-            self._tools = [*self._hands, *own, *([skill_tool(self._skills)] if self._skills.all else [])]
+            self._tools = [
+                *self._hands,
+                *own,
+                *self._closer_looks(),
+                *([skill_tool(self._skills)] if self._skills.all else []),
+            ]
         return self._tools
+
+    def _closer_looks(self) -> list[Tool]:
+        """Return the tools that look at kernels in ways that are no verdict, as far as this device has them."""
+        on_gpu = self._session.device == "cuda"
+        tools = [tool(self.judging, self._workspace) for tool in (sanitize_tool, sweep_tool, ablate_tool)]
+        return [*([ncu_tool(self.judging, self._workspace, self._session.folder / "ncu")] if on_gpu else []), *tools]
 
     def _on_judge_fault(self, error: WarpsmithError) -> None:
         reason = EndReason.TASK_UNUSABLE if isinstance(error, TaskError) else EndReason.ENVIRONMENT

@@ -62,7 +62,8 @@ def run_race(study: Study, starters: Starters, watch: DeviceWatch, placements: i
         left = {name: start for name, start in starters.items() if name not in race.failed}
         if not left or race.disturbed:
             break
-        study.tell("profile", f"placement {number + 1} of {placements}: {len(left)} variants against each other")
+        where = f"placement {number + 1} of {placements}" if placements > 1 else "a first look"
+        study.tell("profile", f"{where}: {len(left)} variants against each other")
         _Placement(study, watch, race).run(left)
     for name in race.failed:
         race.samples.pop(name, None)

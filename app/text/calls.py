@@ -56,7 +56,7 @@ def step_rows(steps: list[Step], width: int, *, whole: bool) -> list[Row]:
         of_part = list(group)
         rows.append(_step(of_part[-1], width, brief=True))
         known = next((step.partial for step in reversed(of_part) if "placement" in step.partial), None)
-        rows += [early_row(known, len(INDENT) + PART, width)] if known else []
+        rows += [early_row(known, len(INDENT), width)] if known else []
     return rows
 
 
