@@ -120,7 +120,7 @@ class Pool:
             return
         queue = find_queue(self.device)
         try:
-            lease = self._wait(queue, mode, part, f"{doing} {self._task}", progress)
+            lease = self._wait(queue, mode, part, doing, progress)
             self._lease, self._mode = lease, mode
             try:
                 yield lease
@@ -136,7 +136,8 @@ class Pool:
         finally:
             queue.close()
 
-    def _wait(self, queue: DeviceQueue, mode: str, part: str, work: str, progress: Progress) -> Lease:
+    def _wait(self, queue: DeviceQueue, mode: str, part: str, doing: str, progress: Progress) -> Lease:
+        work = f"{doing} {self._task}"
         ticket = queue.enter(mode, work)
         started = looked = time.monotonic()
         told = ""
@@ -154,6 +155,8 @@ class Pool:
                     ticket = queue.enter(mode, work)
                 looked = time.monotonic()
             ticket.tell()
+            if told:
+                progress(Stage(part, doing))
         except BaseException:
             ticket.close()
             raise
