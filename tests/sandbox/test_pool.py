@@ -26,7 +26,10 @@ import sandbox.pool as pool
 pool._LOST_SECONDS = 0.5
 pool.BEAT_SECONDS = 0.05
 own = pool.Pool("gpu", "blocks:Norm", lambda: None)
-with getattr(own, sys.argv[1])("profile", "timing", lambda stage: "waiting_for" in stage.partial and print(stage.text, flush=True)) as lease:
+def tell(stage):
+    if "waiting_for" in stage.partial:
+        print(stage.text, flush=True)
+with getattr(own, sys.argv[1])("profile", "timing", tell) as lease:
     print("mine", flush=True)
     for _ in sys.stdin:
         print(lease.trouble() or "quiet", flush=True)
