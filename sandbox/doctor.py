@@ -18,7 +18,7 @@ from typing import Any
 from sandbox.build.toolchain import Nvcc, find_host_compiler, find_nvcc
 from sandbox.cache import usage
 from sandbox.compatibility import driver_cuda, driver_problem, toolkit_note, torch_problem
-from sandbox.devices import list_gpus
+from sandbox.devices import list_gpus, sharing_of
 from sandbox.errors import WarpsmithError
 from sandbox.target import find_interpreter
 from sandbox.wire import HARNESS
@@ -58,6 +58,7 @@ def examine(*, python: str, isolation: str, home: Path, cache: Path) -> list[Rea
         _host_compiler,
         lambda: _tool("git", "Install git."),
         _gpu,
+        _gpu_sharing,
         machine.nvcc,
         machine.cuda,
         lambda: _isolation(isolation),
@@ -156,6 +157,11 @@ def _gpu() -> Reading:
     gpus = list_gpus()
     names = ", ".join(f"{gpu.name} (sm_{gpu.sm}, {gpu.memory / 2**30:.0f} GiB, driver {gpu.driver})" for gpu in gpus)
     return Reading("GPU", bool(gpus), names or "none: judging on the CPU", "", needed=False)
+
+
+def _gpu_sharing() -> Reading:
+    gpus = list_gpus()
+    return Reading("GPU sharing", *sharing_of(gpus), needed=bool(gpus))
 
 
 def _isolation(minimum: str) -> Reading:
