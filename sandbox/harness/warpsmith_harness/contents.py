@@ -23,18 +23,24 @@ TIES = "inputs with many ties"
 HUGE = "one huge element"
 ZEROS = "rows of zeros"
 CONSTANT = "constant rows"
+TIED = frozenset((TIES, ZEROS, CONSTANT))
+"""Those in which elements are equal."""
 
 TRANSPOSED = "transposed"
 PADDED = "padded"
 MISALIGNED = "misaligned"
 
 _TINY_FACTOR = 2.0**-10
-_LEVELS = 4
+_LEAST_LEVELS = 4
+_TIED = 8
+"""How often a value occurs along the last dimension. With fewer values the rounding errors of a sum would all be alike."""
 _LONGEST_TAIL = 100.0
 _CONSTANT = 0.5
 """A power of two: sums of it are exact in any order, so that no kernel is blamed for its own order of summation."""
 _SHARE_OF_ROWS = 0.25
 _NUDGES_OF_WIDE = 32
+_DIFFERENT = 65521
+"""Nudges that are drawn before they repeat; a prime, so that no two rows have the same."""
 _PIECE = 1 << 24
 
 
@@ -75,23 +81,29 @@ def misaligned(tensor: torch.Tensor) -> torch.Tensor:
 
 def amplitude(tensors: Sequence[torch.Tensor]) -> float:
     """Return the largest relative change that ``nudge`` makes in any of these."""
-    return max((_nudge(tensor) for tensor in tensors if _wide_enough(tensor)), default=0.0)
+    return 2 * max((_nudge(tensor) for tensor in tensors if _wide_enough(tensor)), default=0.0)
 
 
 def nudge(tensor: torch.Tensor) -> None:
     """Change a tensor in place as rounding might: by 32 units in the last place, or one where a unit is coarse.
 
-    Zeros and non-finite values stay. The answers on nudged inputs show how far rounding errors go, whatever the order of
+    A part of it is the same for all elements, for the errors of a sum do not cancel out as those of its terms do. Zeros
+    and non-finite values stay. The answers on nudged inputs show how far rounding errors go, whatever the order of
     summation: a sum of a thousand terms may be off by many units of its own.
     """
     if not _wide_enough(tensor) or tensor.numel() == 0:
         return
     draw = generator(tensor.device)
     memory = tensor.detach().as_strided((span(tensor),), (1,))
-    wide = torch.complex128 if tensor.is_complex() else torch.float64
+    memory = torch.view_as_real(memory).view(-1) if memory.is_complex() else memory
+    exact = torch.float64 if memory.dtype == torch.float64 else torch.float32
+    shared = 1.0 if float(torch.rand((), generator=draw, device=tensor.device)) < 0.5 else -1.0
     for piece in torch.split(memory, _PIECE):
-        share = torch.rand(piece.shape, generator=draw, device=piece.device, dtype=torch.float64) * 2 - 1
-        piece.copy_(torch.where(torch.isfinite(piece), piece.to(wide) * (1 + _nudge(tensor) * share), piece.to(wide)))
+        some = torch.rand(_DIFFERENT, generator=draw, device=piece.device, dtype=exact).mul_(2).sub_(1)
+        factors = (
+            some.add_(shared).mul_(_nudge(tensor)).add_(1).repeat(-(-piece.numel() // _DIFFERENT))[: piece.numel()]
+        )
+        piece.copy_(factors.mul_(piece))
 
 
 def _nudge(tensor: torch.Tensor) -> float:
@@ -133,16 +145,17 @@ def _heavy(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _ties(tensor: torch.Tensor) -> torch.Tensor:
-    """Leave a few of its own values, each many times."""
+    """Leave some of its own values, each several times."""
     flat = tensor.reshape(-1)
-    levels = flat[torch.randint(flat.numel(), (_LEVELS,), generator=generator(tensor.device), device=tensor.device)]
-    picked = torch.randint(_LEVELS, tensor.shape, generator=generator(tensor.device), device=tensor.device)
-    return _like(levels[picked], tensor)
+    draw = generator(tensor.device)
+    count = max(_LEAST_LEVELS, (tensor.shape[-1] if tensor.dim() else 1) // _TIED)
+    levels = flat[torch.randint(flat.numel(), (count,), generator=draw, device=tensor.device)]
+    return _like(levels[torch.randint(count, tensor.shape, generator=draw, device=tensor.device)], tensor)
 
 
 def _huge(tensor: torch.Tensor) -> torch.Tensor:
     made = clone_like(tensor)
-    factor = 64.0 if tensor.dtype == torch.float16 else 1e4
+    factor = 64.0 if tensor.dtype == torch.float16 else 256.0
     draw = generator(torch.device("cpu"))
     where = [int(torch.randint(size, (), generator=draw)) for size in tensor.shape]
     made[tuple(where)] = factor * torch.nan_to_num(tensor.abs(), 0.0, 0.0, 0.0).max()

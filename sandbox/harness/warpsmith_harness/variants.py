@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from warpsmith_harness import contents, values
 from warpsmith_harness.compare import compare, row_errors
@@ -27,6 +28,23 @@ _TRIES = 3
 _NUDGED_RUNS = 3
 _STEEPEST = 64.0
 """How much larger than the nudges, relative to the largest output, an error may be where rounding still decides little."""
+_CHOOSING = frozenset(
+    {
+        "aten::argmax",
+        "aten::argmin",
+        "aten::argsort",
+        "aten::cummax",
+        "aten::cummin",
+        "aten::kthvalue",
+        "aten::max",
+        "aten::median",
+        "aten::min",
+        "aten::mode",
+        "aten::nanmedian",
+        "aten::sort",
+        "aten::topk",
+    }
+)
 
 
 class Skipped(Exception):
@@ -91,6 +109,7 @@ class Variants:
         ]
         self._dynamic = dynamic_dimensions(task.spec, self._names, tensors)
         self._finite = -1.0
+        self._choice: Optional[bool] = None
         if self._dynamic:
             self._require_another_size(tensors, structure)
         if task.spec.get("gradients"):
@@ -113,6 +132,8 @@ class Variants:
         if not variant.same_state:
             self._examiner.new_state()
         tensors, structure = values.flatten(self._task.inputs())
+        if variant.contents in contents.TIED and self._chooses(tensors, structure):
+            raise Skipped("the original picks one of equal elements, and which is not defined")
         tensors = self._changed(tensors, variant)
         with self._mode(variant.other_mode):
             ask = self._with_gradients if variant.gradients else self._examiner.ask
@@ -127,6 +148,15 @@ class Variants:
         if variant.contents or variant.sizes or variant.gradients:
             question.own = self._own_errors(question, stable=bool(variant.contents))
         return question
+
+    def _chooses(self, tensors: List[torch.Tensor], structure: Any) -> bool:
+        """Whether the reference picks elements by their order, and so one of equal ones; looked up once."""
+        if self._choice is None:
+            args, kwargs = values.rebuild(structure, [values.clone_like(tensor) for tensor in tensors])
+            with self._examiner.state_kept(), _Choices() as seen:
+                self._task.forward(self._reference, tuple(args), kwargs)
+            self._choice = seen.any
+        return self._choice
 
     def _changed(self, tensors: List[torch.Tensor], variant: Variant) -> List[torch.Tensor]:
         if variant.sizes:
@@ -280,6 +310,18 @@ def backward(
     args, kwargs = values.rebuild(structure, passed)
     outputs, _, found = differentiate(lambda: module(*args, **kwargs), wanted_of(starts, module), directions)
     return outputs, found
+
+
+class _Choices(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch leaves it untyped
+    """Sees whether an operator picks elements by their order."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.any = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Optional[Dict[str, Any]] = None) -> Any:
+        self.any = self.any or func._schema.name in _CHOOSING
+        return func(*args, **(kwargs or {}))
 
 
 class _Backward:
