@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from textwrap import indent
 from types import FrameType
 from typing import Literal
 
@@ -21,6 +22,7 @@ from agent.session import create_session, engine_command
 from agent.settings import Settings
 from agent.state import SessionState
 from agent.store import read_events
+from agent.verdict_text import original_text
 from sandbox.errors import ExitCode
 from sandbox.task import TaskSpec
 
@@ -135,8 +137,12 @@ def narration(event: ev.Event) -> str:
             return f"  {name} {about[:100]}".rstrip()
         case ev.StageEvent(part=part, text=text):
             return f"    {part}: {text}"
+        case ev.OriginalProfiled(profile=profile):
+            return indent(original_text(profile), "    original: ")
         case ev.Attempt(attempt=number, verdict=verdict):
-            return f"  attempt {number}: reward {verdict['reward']}: {verdict['reason']}"
+            remarkable = (verdict.get("profile") or {}).get("remarkable", "")
+            told = f"  attempt {number}: reward {verdict['reward']}: {verdict['reason']}"
+            return f"{told}\n  LOOK AT ATTEMPT {number}: {remarkable}" if remarkable else told
         case ev.Landed(files=files):
             return f"landed {', '.join(str(entry['path']) for entry in files)}"
         case (

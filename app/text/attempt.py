@@ -33,7 +33,7 @@ def outcome(judged: Judged) -> Content:
     return Content.assemble(
         number,
         (f"{GOOD} correct  ", "$text-success"),
-        (f"{verdict.profile.device_us:.1f} µs  ", ""),
+        (f"{verdict.profile.us:.1f} µs  ", ""),
         ("  ".join(speeds) + "  ", "$muted"),
         ("reward ", "$muted"),
         (reward, style),
@@ -59,7 +59,7 @@ def table_row(judged: Judged, width: int, *, best: bool) -> Row:
         ("★" if best else " ", "$accent"),
         (f"{judged.number:>2}  ", "bold"),
         *signs,
-        f"{profile.device_us:>9.1f}" if profile and judged.timed else f"{'–' if profile else '':>9}",
+        f"{profile.us:>9.1f}" if profile and judged.timed else f"{'–' if profile else '':>9}",
         *_speed(judged, "eager", 8, interval=fit.eager),
         *_speed(judged, "compile", 10, interval=fit.compile),
         (f"{reward:>7}", style),

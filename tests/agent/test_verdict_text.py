@@ -15,6 +15,7 @@ from sandbox.verdict import (
     Finding,
     GuardReport,
     KernelResources,
+    KernelRun,
     Speedup,
     VerifyCase,
     VerifyReport,
@@ -162,3 +163,37 @@ def test_the_original_is_told_with_operators_baselines_floor_and_dependencies():
     text = original_text(noisy.to_json())
     assert "calls candidate and baselines with 2 threads" in text
     assert text.index("UNRELIABLE") < text.index("operators by time")
+
+
+def test_what_a_gpu_shows_is_told_too():
+    kernel = KernelRun("fused", 2, 9.0, 0.9, 40, 1024, 64, 100, 256, 0.75)
+    profile = replace(make_verdict().profile, kernels=(kernel,), graph_us=9.5, warm_us=8.0, copy_us=9.8)
+    text = verdict_text(replace(make_verdict(), profile=profile, environment={"device": "A GPU"}), 1)
+    assert "10 us on the device (8 us with warm caches), 12 us latency" in text
+    assert "98% of a plain copy's speed: the end of the road" in text
+    assert "captured into a CUDA graph you take 9.5 us" in text
+    assert "ran 2 x fused: 9 us, 90% of the time; 100 blocks of 256 threads, 40 registers" in text
+    assert "SPILLS 64 bytes, occupancy 75%" in text
+    failed = replace(profile, graph_us=None, graph_error="it cannot be captured into a CUDA graph: RuntimeError: sync")
+    assert "as a CUDA graph: it cannot be captured" in verdict_text(replace(make_verdict(), profile=failed), 1)
+
+
+def test_what_needs_the_developer_has_a_line_of_its_own():
+    profile = replace(make_verdict().profile, remarkable="12.0 times the best baseline needs your own eyes")
+    lines = verdict_text(replace(make_verdict(), profile=profile), 1).splitlines()
+    assert "  THE DEVELOPER HAS TO LOOK: 12.0 times the best baseline needs your own eyes" in lines
+
+
+def test_a_task_judged_by_latency_says_so_and_shows_latencies():
+    baselines = {"eager": Baseline("eager", 20.0, 60.0)}
+    profile = replace(make_verdict().profile, judged_by="latency", baselines=baselines)
+    text = verdict_text(replace(make_verdict(reward=1), profile=profile), 1)
+    assert "judged by latency" in text
+    assert "against eager at 60 us" in text
+
+
+def test_short_times_are_told_what_they_take():
+    baselines = {"eager": Baseline("eager", 5.0, 9.0)}
+    profile = replace(make_verdict().profile, device_us=4.7, baselines=baselines)
+    text = verdict_text(replace(make_verdict(reward=1), profile=profile), 1)
+    assert "Aim below 4.22 us; below 8 us it takes 15%, less is too short to call." in text

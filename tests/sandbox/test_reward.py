@@ -97,6 +97,22 @@ def test_what_is_decided_is_not_called_undecided(speedups) -> None:
     assert undecided(profiled(**speedups)) == ""
 
 
+@pytest.mark.parametrize(
+    ("eager", "compiled", "earned", "told"),
+    [
+        (Speedup(1.07, 0.98, 1.17), FAST, 1, "1.07 times eager is too short to call: below 8 us a gain under 15%"),
+        (FAST, Speedup(1.12, 1.03, 1.22), 2, "1.12 times torch.compile is too short to call"),
+    ],
+)
+def test_a_small_gain_of_a_short_time_is_not_called_and_not_measured_on(eager, compiled, earned, told) -> None:
+    baselines = {"eager": Baseline("eager", 5.4), "compile": Baseline("compile", 5.4)}
+    profile = ProfileReport(5.0, 9.0, baselines, {"eager": eager, "compile": compiled}, 4.0, {})
+    found, reason = reward(BUILT, GUARDED, VERIFIED, profile)
+    assert found == earned
+    assert told in reason
+    assert undecided(profile) == ""
+
+
 def test_compile_that_cannot_run_says_why() -> None:
     profile = profiled(eager=FAST, error="Unsupported: data-dependent branch.")
     earned, reason = reward(BUILT, GUARDED, VERIFIED, profile)

@@ -1,0 +1,78 @@
+"""What a profile measures through real processes: how many placements, which time, and what it tells on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sandbox.cpu_watch import CpuWatch
+from sandbox.isolation import best_isolation
+from sandbox.judge import Judge
+from sandbox.judge_limits import TierLimits
+from sandbox.progress import Stage
+from sandbox.verdict import Verdict
+from tests.sandbox.judge.conftest import LIMITS
+from tests.scale_task import Write, write_task
+
+SHORT = TierLimits(cases=1, placements=2, profile_seconds=20.0, pairs=4, least_pairs=3, more_placements=2)
+
+
+@pytest.fixture(scope="module")
+def judge(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Iterator[Judge]:
+    folder = tmp_path_factory.mktemp("latency")
+    limits = replace(LIMITS, quick=SHORT, full=SHORT)
+    spec = write_task(folder, judged_by="latency")
+    with Judge(spec, isolation=best_isolation(), cache=cache, scratch=folder / "scratch", limits=limits) as shared:
+        yield shared
+
+
+@pytest.fixture(autouse=True)
+def _undisturbed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever else the machine does: how many placements are drawn is asked here, not how long a call takes."""
+    monkeypatch.setattr(CpuWatch, "trouble", lambda *_: "")
+
+
+def assert_timed(verdict: Verdict, placements: int) -> None:
+    assert verdict.correct, verdict.reason
+    assert verdict.profile is not None
+    assert verdict.profile.placements == placements
+    assert all(len(side) == placements for side in verdict.profile.samples.values())
+
+
+def test_early_results_follow_each_placement(judge: Judge, candidate: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sandbox.timekeeper.undecided", lambda _: "")
+    told: list[Stage] = []
+    verdict = judge.check(candidate(), progress=told.append)
+    assert_timed(verdict, 2)
+    early = [stage.partial for stage in told if "placement" in stage.partial]
+    assert [(partial["placement"], partial["of"]) for partial in early] == [(1, 2), (2, 2)]
+    assert all(partial["latency_us"] > 0 and set(partial["speedup"]) == {"eager", "best"} for partial in early)
+
+
+def test_more_placements_are_drawn_while_the_reward_is_undecided(
+    judge: Judge, candidate: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = iter(["eager", ""])
+    monkeypatch.setattr("sandbox.timekeeper.undecided", lambda _: next(asked))
+    verdict = judge.check(candidate())
+    assert_timed(verdict, 3)
+    assert any("1 of them drawn because" in note for note in verdict.profile.notes)
+    monkeypatch.setattr("sandbox.timekeeper.undecided", lambda _: "eager")
+    assert_timed(judge.check(candidate()), 4)
+
+
+def test_a_full_profile_of_a_task_judged_by_latency(judge: Judge, candidate: Write) -> None:
+    verdict = judge.check(candidate(), "full")
+    profile = verdict.profile
+    assert profile is not None, verdict.reason
+    assert profile.judged_by == "latency"
+    assert profile.us == profile.latency_us
+    assert profile.warm_us is not None
+    assert profile.baselines["eager"].warm_us is not None
+    assert (profile.kernels, profile.graph_us, profile.graph_error) == ((), None, "")  # a CPU has no such thing
+    assert verdict.task_check is not None
+    assert set(verdict.task_check.depends_on) == {"x", "y", "weight"}
+    assert Verdict.from_json(verdict.to_json()) == verdict
