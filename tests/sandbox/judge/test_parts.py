@@ -17,6 +17,7 @@ from warpsmith_harness.transport import HostRegion, TransportError, bytes_needed
 from warpsmith_harness.watch import Checksums, OperatorWatch, delegation, poisoned_memory
 
 from sandbox.clocks import below_floor, contradicts, measure, plan_burst
+from sandbox.held_clock import CONTRADICTIONS, HeldClock
 from sandbox.processes import BoundedLog
 from sandbox.snapshot import digest, read_candidate
 from sandbox.wire import Channel, ChannelClosed, ChannelGarbage, ChannelTimeout, pair
@@ -200,6 +201,16 @@ class TestClocks:
         measured = measure(plan, lambda count, _: threading.Event().wait(0.003 * count + 0.02))
         assert contradicts(1000.0, plan, measured)
         assert not contradicts(measured, plan, measured)
+
+    @pytest.mark.parametrize(("said", "believed"), [(300.0, False), (4000.0, True)])
+    def test_a_worker_is_disbelieved_only_when_the_clock_says_so_every_time(self, said: float, believed: bool) -> None:
+        clock = HeldClock("latency", lambda count, _: threading.Event().wait(0.002 * count), queued=False)
+        while clock.count == 0 or clock.doubts:
+            clock.check([said], 0.0)
+        assert (clock.evidence() == "") is believed
+        assert clock.count == (1 if believed else CONTRADICTIONS)
+        clock.excuse_last()
+        assert clock.evidence() == ""
 
     @pytest.mark.parametrize("host_us", [0.0, 5.0, 400.0, 20_000.0])
     def test_a_burst_fits_the_launch_queue(self, host_us: float) -> None:
