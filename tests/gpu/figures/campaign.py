@@ -146,8 +146,9 @@ def _judging(pair: Pair, device: str) -> Iterator[tuple[Judge, Path]]:
     with tempfile.TemporaryDirectory(prefix="warpsmith-figures-") as name:
         folder = Path(name)
         spec, candidate = pair.write(folder, device)
-        places = {"cache": folder / "cache", "scratch": folder / "scratch"}
-        with Judge(spec, isolation=best_isolation(), limits=limits, **places) as judge:
+        with Judge(
+            spec, isolation=best_isolation(), cache=folder / "cache", scratch=folder / "scratch", limits=limits
+        ) as judge:
             yield judge, candidate
 
 
