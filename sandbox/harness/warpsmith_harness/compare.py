@@ -222,7 +222,8 @@ def _within(
     got: torch.Tensor, wanted: torch.Tensor, best: torch.Tensor, budgets: Sequence[_Budget], scale: float
 ) -> _Result:
     """Hold every element against the budgets, of which it must keep one; the reason describes the wrong ones together."""
-    error, masks, start = 0.0, [], 0
+    error, start = 0.0, 0
+    wrong: Optional[torch.Tensor] = None  # made only where something is wrong: large outputs leave little room
     for theirs, ours, exact in _chunks(got, wanted, best):
         # The oracle's values at the output's dtype: what overflows there may be infinite in the candidate.
         rounded = exact.to(wanted.dtype).to(exact.dtype)
@@ -232,11 +233,13 @@ def _within(
             off = (theirs - target).abs()
             finite = torch.isfinite(theirs) & torch.isfinite(target)
             near |= finite & (off <= budget.allowed(target, start, got))
-        masks.append(~(near | _same_special(theirs, ours) | _same_special(theirs, rounded)))
+        off_here = ~(near | _same_special(theirs, ours) | _same_special(theirs, rounded))
+        if bool(off_here.any()):
+            wrong = torch.zeros(got.numel(), dtype=torch.bool, device=got.device) if wrong is None else wrong
+            wrong[start : start + theirs.numel()] = off_here
         error = max(error, float(torch.where(finite, off, 0.0).max()))
         start += theirs.numel()
-    wrong = torch.cat(masks)
-    if not bool(wrong.any()):
+    if wrong is None:
         return _Result(error, scale, "")
     known = error if bool(torch.isfinite(got.reshape(-1)[wrong]).any()) else None
     allowed = budgets[0].at(wanted, int(wrong.int().argmax()), got)

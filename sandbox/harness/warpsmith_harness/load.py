@@ -40,6 +40,7 @@ class LoadedTask:
         cls: The reference class.
         device: Where instances and inputs live.
         training: Whether instances are in train mode.
+        rows: How many rows of the inputs are used, along the first dimension of the first; None for all.
     """
 
     def __init__(self, spec: dict[str, Any], module: types.ModuleType, cls: type[nn.Module]) -> None:
@@ -50,6 +51,7 @@ class LoadedTask:
         self.dtype: Optional[torch.dtype] = _dtype(spec["dtype"]) or precision.CAST.get(spec["precision"])
         self.training = bool(spec["training"])
         self._make_on_device = self.device.type != "cpu"
+        self.rows: Optional[int] = None
         self._seen: dict[int, int] = {}
 
     @property
@@ -91,7 +93,18 @@ class LoadedTask:
         with fresh_seed(self.device):
             arguments = self._make_inputs()
         args, kwargs = values.map_tensors(arguments, self._place_input)
+        if self.rows is not None:
+            args, kwargs = _first_rows((args, kwargs), self.rows)
         return self._unseen((args, kwargs))
+
+    def inputs_on_host(self) -> Arguments:
+        """Return fresh forward arguments in the host's memory, for a device that they do not fit on beside others."""
+        device, on_device = self.device, self._make_on_device
+        self.device, self._make_on_device = torch.device("cpu"), False
+        try:
+            return self.inputs()
+        finally:
+            self.device, self._make_on_device = device, on_device
 
     def forward(self, reference: nn.Module, args: Tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the reference without gradients. Raises TaskProblem with the developer's line when it raises."""
@@ -161,7 +174,7 @@ class LoadedTask:
             raise TaskProblem(f"{name[:1].upper()}{name[1:]} raises {summary(error)}", where, _advice(error)) from error
 
     def _place_input(self, tensor: torch.Tensor) -> torch.Tensor:
-        tensor = tensor.detach().to(self.device)
+        tensor = tensor.detach().to(self.device).resolve_conj().resolve_neg()  # bytes cross to a worker, and no such bit
         castable = tensor.dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64)
         return tensor.to(self.dtype) if self.dtype is not None and castable else tensor
 
@@ -183,6 +196,19 @@ class LoadedTask:
         self._seen = dict(enumerate(sums))
         args, kwargs = values.rebuild(structure, renewed)
         return tuple(args), kwargs
+
+
+def _first_rows(arguments: Arguments, rows: int) -> Arguments:
+    """Return the first rows of every tensor that is as long as the first one is along its first dimension."""
+    tensors, _ = values.flatten(arguments)
+    count = next((tensor.shape[0] for tensor in tensors if tensor.dim()), 0)
+
+    def first(tensor: torch.Tensor) -> torch.Tensor:
+        whole = not tensor.dim() or tensor.shape[0] != count
+        return tensor if whole else values.clone_like(tensor[:rows])
+
+    args, kwargs = values.map_tensors(arguments, first)
+    return args, kwargs
 
 
 def load_task(spec: dict[str, Any]) -> LoadedTask:

@@ -59,11 +59,11 @@ def oracle(
     """Run a float64 copy of the reference on float64 copies of the inputs; neither is changed.
 
     Operators without float64 on the device are run on the CPU, and those without it anywhere in float32. Tensors that
-    fill more than 30 % of the device's memory are sampled by rows, if rows do not depend on each other; what ``run`` makes
+    fill more than 30 % of the device's memory, or do not fit in float64, are sampled by rows, if rows do not depend on each other; what ``run`` makes
     instead of the outputs never is.
     """
     if run is forward and _too_large(task, reference, args, kwargs):
-        sampled = _sampled(task, reference, args, kwargs)
+        sampled = _sampled(task, reference, args, kwargs, "fill over 30 % of the memory")
         if sampled is not None:
             return sampled
     return _exact(task, reference, args, kwargs, run)
@@ -77,6 +77,13 @@ def _exact(
     for device in devices:
         try:
             outputs = _lifted(task, reference, args, kwargs, torch.float64, device, run)
+        except torch.cuda.OutOfMemoryError as error:
+            why = "do not fit into the memory in float64"
+            sampled = _sampled(task, reference, args, kwargs, why) if run is forward else None
+            if sampled is not None:
+                return sampled
+            failed = failed or summary(error)
+            continue
         except Exception as error:  # the developer's code may raise anything at a dtype it was not written for
             failed = failed or summary(error)
             continue
@@ -185,14 +192,24 @@ def _too_large(task: LoadedTask, reference: nn.Module, args: Any, kwargs: Any) -
     return size > _SHARE_OF_MEMORY * memory(task.device)
 
 
+_LIMIT: List[int] = []
+
+
+def limit_memory(size: int) -> None:
+    """Take a device's memory for that small, to judge as on a device that is."""
+    _LIMIT[:] = [size]
+
+
 def memory(device: torch.device) -> int:
     """Return the bytes of a device's whole memory."""
+    if _LIMIT:
+        return _LIMIT[0]
     if device.type == "cuda":
         return int(torch.cuda.get_device_properties(device).total_memory)
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-def _sampled(task: LoadedTask, reference: nn.Module, args: Any, kwargs: Any) -> Optional[Oracle]:
+def _sampled(task: LoadedTask, reference: nn.Module, args: Any, kwargs: Any, why: str) -> Optional[Oracle]:
     """Return the oracle of some rows, or None when a row's output depends on other rows."""
     tensors, structure = values.flatten((args, kwargs))
     count = next((tensor.shape[0] for tensor in tensors if tensor.dim()), 0)
@@ -213,7 +230,5 @@ def _sampled(task: LoadedTask, reference: nn.Module, args: Any, kwargs: Any) -> 
         ):
             return None
     found = _exact(task, reference, tuple(few_args), few_kwargs)
-    note = (
-        f"The tensors fill over 30 % of the memory: the oracle holds {_SAMPLED_ROWS} of {count} rows, drawn at random."
-    )
+    note = f"The tensors {why}: the oracle holds {_SAMPLED_ROWS} of {count} rows, drawn at random."
     return Oracle(found.outputs, picked, (note, *found.notes))

@@ -7,7 +7,7 @@ from typing import Any, List, Optional, Sequence, Tuple
 import torch
 
 from warpsmith_harness.protocol import Message
-from warpsmith_harness.transport import Note, Region, TransportError, bytes_needed, make_region, pack, unpack
+from warpsmith_harness.transport import Note, Region, TransportError, bytes_needed, make_region, pack, unpack, views
 
 
 class Sharing:
@@ -48,6 +48,29 @@ class Sharing:
             raise RuntimeError("nothing is shared")
         return {"notes": pack(tensors, self._incoming), "regions": handles}, descriptors
 
+    def lend(
+        self, tensors: Sequence[torch.Tensor], output_bytes: int, request: Message
+    ) -> Tuple[Message, List[int]]:
+        """As ``share``, for tensors that the worker uses where they lie; outputs come back through the host's memory."""
+        sizes = (bytes_needed(tensors), output_bytes)
+        handles: List[Any] = []
+        descriptors: List[int] = []
+        if request["worker"] != self._worker or not self._fits(sizes):
+            self._close()
+            self._incoming, self._outgoing = make_region(request["transport"], sizes[0]), make_region("host", sizes[1])
+            self._worker = request["worker"]
+            handles = [self._incoming.handle(), self._outgoing.handle()]
+            descriptors = [*self._incoming.descriptors(), *self._outgoing.descriptors()]
+        if self._incoming is None:
+            raise RuntimeError("nothing is lent")
+        return {"notes": pack(tensors, self._incoming), "regions": handles}, descriptors
+
+    def lent(self, notes: Sequence[Note]) -> List[torch.Tensor]:
+        """Return tensors that were lent, where they lie."""
+        if self._incoming is None:
+            raise RuntimeError("nothing is lent")
+        return views(notes, self._incoming, self._device)
+
     def read(self, notes: Sequence[Note]) -> List[torch.Tensor]:
         """Copy out what the worker wrote; what it only described becomes a tensor of that form without memory.
 
@@ -71,11 +94,14 @@ class Sharing:
         regions = (self._incoming, self._outgoing)
         return all(region is not None and region.size >= size for region, size in zip(regions, sizes))
 
-    def _renew(self, kind: str, sizes: Tuple[int, int]) -> List[Region]:
+    def _close(self) -> None:
         for region in (self._incoming, self._outgoing):
             if region is not None:
                 region.close()
         self._incoming = self._outgoing = None
+
+    def _renew(self, kind: str, sizes: Tuple[int, int]) -> List[Region]:
+        self._close()
         self._incoming = make_region(kind, sizes[0])
         self._outgoing = make_region(kind, sizes[1])
         return [self._incoming, self._outgoing]

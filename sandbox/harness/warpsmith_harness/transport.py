@@ -1,12 +1,14 @@
 """Carries tensors between the bench and a worker through memory both can see, byte for byte.
 
 What is shared holds disposable copies only: the bench writes inputs there and copies outputs out before it looks at
-them, and the worker copies inputs into private tensors at once. On CUDA the shared memory is the device's (CUDA IPC);
+them, and the worker copies inputs into private tensors at once. (Inputs that fit on the device only once are the
+exception, see ``crowded``: both use them where they lie.) On CUDA the shared memory is the device's (CUDA IPC);
 elsewhere, and where IPC fails, an anonymous file that is sealed, so that a worker cannot shrink it under the bench.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import fcntl
 import mmap
@@ -41,11 +43,15 @@ class Region:
 
     def handle(self) -> Dict[str, Any]:
         """Return what another process needs to open it, beside the descriptor."""
-        return {"kind": self.kind, "size": self.size}
+        return {"kind": self.kind, "size": self.size, "descriptors": len(self.descriptors())}
 
     def descriptors(self) -> List[int]:
         """Return the descriptors that travel with the handle."""
         return []
+
+    def bytes(self, start: int, size: int, device: torch.device) -> torch.Tensor:
+        """Return this memory itself as a tensor of bytes, not a copy; it must not outlive the region."""
+        raise NotImplementedError
 
     def close(self) -> None:
         """Let go of it."""
@@ -66,10 +72,15 @@ class HostRegion(Region):
         """Return the file's descriptor."""
         return [self._descriptor]
 
+    def bytes(self, start: int, size: int, device: torch.device) -> torch.Tensor:  # noqa: ARG002  # the CPU's
+        """See ``Region``."""
+        return torch.frombuffer(self._view, dtype=torch.uint8, count=size, offset=start)
+
     def close(self) -> None:
-        """Unmap and close the file."""
+        """Unmap and close the file; memory that is still looked at as a tensor goes with that."""
         del self._view
-        self._map.close()
+        with contextlib.suppress(BufferError):
+            self._map.close()
         os.close(self._descriptor)
 
 
@@ -97,6 +108,10 @@ class CudaRegion(Region):
         self._check(code, "cudaIpcGetMemHandle")
         return {**super().handle(), "ipc": bytes(exported).hex()}
 
+    def bytes(self, start: int, size: int, device: torch.device) -> torch.Tensor:
+        """See ``Region``."""
+        return torch.as_tensor(_DeviceBytes(self.address + start, size), device=device)
+
     def close(self) -> None:
         """Free the memory, or close it where another process owns it."""
         free = self._runtime.cudaFree if self._owner else self._runtime.cudaIpcCloseMemHandle
@@ -106,6 +121,19 @@ class CudaRegion(Region):
         if code:
             self._runtime.cudaGetLastError()  # clears it, so that torch does not meet it later
             raise TransportError(f"{call} failed with error {code}")
+
+
+class _DeviceBytes:
+    """Device memory as torch takes it over without copying (the CUDA array interface)."""
+
+    def __init__(self, address: int, size: int) -> None:
+        self.__cuda_array_interface__ = {
+            "shape": (size,),
+            "typestr": "|u1",
+            "data": (address, False),
+            "strides": None,
+            "version": 3,
+        }
 
 
 class _IpcHandle(ctypes.Structure):
@@ -171,6 +199,19 @@ def unpack(notes: Sequence[Note], region: Region, device: torch.device) -> List[
         copy_bytes(tensor.data_ptr(), region.address + offset, size, region.kind == "cuda" or tensor.is_cuda)
         tensors.append(tensor)
     _settle(region, tensors)
+    return tensors
+
+
+def views(notes: Sequence[Note], region: Region, device: torch.device) -> List[torch.Tensor]:
+    """Return tensors that lie in the region itself, where the notes point; whoever writes to one writes for everybody."""
+    tensors = []
+    for note in notes:
+        size = _size(note)
+        if size == 0:
+            tensors.append(blank(note, device))
+            continue
+        flat = region.bytes(note["offset"], size, device).view(getattr(torch, note["dtype"]))
+        tensors.append(flat.as_strided(note["shape"], note["stride"]))
     return tensors
 
 

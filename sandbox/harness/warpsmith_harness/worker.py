@@ -269,9 +269,10 @@ class Worker:
         for region in self._regions:
             region.close()
         self._regions = []
-        each = len(descriptors) // len(handles)
-        for number, handle in enumerate(handles):
-            self._regions.append(open_region(handle, descriptors[number * each : (number + 1) * each]))
+        for handle in handles:
+            count = handle["descriptors"]
+            self._regions.append(open_region(handle, descriptors[:count]))
+            descriptors = descriptors[count:]
 
 
 @dataclass(frozen=True)
