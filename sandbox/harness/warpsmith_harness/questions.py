@@ -193,6 +193,8 @@ def _names(question: Question) -> Optional[List[str]]:
 
 def same_bits(first: torch.Tensor, second: torch.Tensor) -> bool:
     """Tell whether two tensors of one layout hold the same bytes; NaN equals itself here."""
+    if any(tensor.is_conj() or tensor.is_neg() for tensor in (first, second)):  # torch does that when it reads the bytes
+        first, second = (tensor.resolve_conj().resolve_neg().contiguous() for tensor in (first, second))
     return torch.equal(raw_bytes(first), raw_bytes(second))
 
 
