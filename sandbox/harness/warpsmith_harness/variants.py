@@ -140,6 +140,7 @@ class Variants:
             question = ask(tensors, structure)
             question.training = self._reference.training
             if variant.layout == contents.MISALIGNED:
+                self._call_misaligned(tensors, structure, variant.input)
                 question.misaligned = [variant.input]
             if variant.other_mode:
                 self._require_difference(question)
@@ -157,6 +158,14 @@ class Variants:
                 self._task.forward(self._reference, tuple(args), kwargs)
             self._choice = seen.any
         return self._choice
+
+    def _call_misaligned(self, tensors: List[torch.Tensor], structure: Any, chosen: int) -> None:
+        """Call the reference on what the worker will get: the questions' own copies are aligned, and it may need that."""
+        copies = [values.clone_like(tensor) for tensor in tensors]
+        copies[chosen] = contents.misaligned(copies[chosen])
+        args, kwargs = values.rebuild(structure, copies)
+        with self._examiner.state_kept():
+            self._task.forward(self._reference, tuple(args), kwargs)
 
     def _changed(self, tensors: List[torch.Tensor], variant: Variant) -> List[torch.Tensor]:
         if variant.sizes:
