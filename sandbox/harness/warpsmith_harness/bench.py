@@ -192,8 +192,13 @@ class Bench:
 
     def _prepare(self, request: Message) -> Answer:
         """Compile a baseline, ``mode``, within ``seconds``; ``error`` says why it cannot be timed."""
+        from warpsmith_harness.baselines import GRAPH
+
         mode = request["mode"]
-        self._prepare_mode(mode, request["seconds"], lambda: self._channel.ready(0))
+        if mode == GRAPH:
+            self._baselines.try_graph(self._capture_once)
+        else:
+            self._prepare_mode(mode, request["seconds"], lambda: self._channel.ready(0))
         return {"error": self._baselines.errors.get(mode, ""), "took": self._baselines.seconds.get(mode, 0.0)}, []
 
     def _place(self, request: Message) -> Answer:
@@ -366,8 +371,6 @@ def _machine(device: str) -> Dict[str, Any]:
     """Return what times depend on, as this interpreter sees it."""
     import torch
 
-    from warpsmith_harness.trace import multiprocessor
-
     found: Dict[str, Any] = {
         "device": "cpu",
         "sm": None,
@@ -377,6 +380,8 @@ def _machine(device: str) -> Dict[str, Any]:
         "cpu": _cpu_name(),
     }
     if device != "cpu":
+        from warpsmith_harness.trace import multiprocessor
+
         properties = torch.cuda.get_device_properties(device)
         major, minor = torch.cuda.get_device_capability(device)
         found.update(device=properties.name, sm=f"sm_{major}{minor}", gpu_uuid=str(getattr(properties, "uuid", "")))
