@@ -12,6 +12,7 @@ from sandbox.cpu_watch import CpuWatch
 from sandbox.isolation import best_isolation
 from sandbox.judge import Judge
 from sandbox.judge_limits import TierLimits
+from sandbox.profiling import GRAPH
 from sandbox.progress import Stage
 from sandbox.verdict import Verdict
 from tests.sandbox.judge.conftest import LIMITS
@@ -76,3 +77,15 @@ def test_a_full_profile_of_a_task_judged_by_latency(judge: Judge, candidate: Wri
     assert verdict.task_check is not None
     assert set(verdict.task_check.depends_on) == {"x", "y", "weight"}
     assert Verdict.from_json(verdict.to_json()) == verdict
+
+
+def test_a_baseline_that_cannot_be_captured_is_named_and_the_bench_begins_anew(judge: Judge, candidate: Write) -> None:
+    """Without a GPU nothing can be captured into a CUDA graph: the way a reference that waits for the device fails."""
+    crew = judge._opened()[0]
+    before = crew.bench.pid
+    crew.modes = ["eager", GRAPH]
+    profile = judge.original()
+    assert "cannot be captured into a CUDA graph" in profile.baselines[GRAPH].error
+    assert profile.baselines["best"].mode == "eager"
+    assert crew.bench.pid != before
+    assert judge.check(candidate()).correct
