@@ -125,6 +125,8 @@ def profile_kernels(study: Study, keep: Path, seconds: float = _SECONDS) -> Kern
     ncu = find_ncu()
     if ncu is None:
         return KernelProfile(problem=_MISSING)
+    if study.crowded:
+        return KernelProfile(problem=study.crowded)
     if closed := counters_closed():
         return KernelProfile(problem=closed)
     manifest: Manifest | None = None

@@ -29,7 +29,7 @@ _MOST_CALLS = 4
 _DROPPED_ROUNDS = 3
 _FILL_MARGIN_US = 30.0
 _LONGEST_FILL_US = 20_000.0
-_PLACE_FIELDS = ("bases", "state", "structure", "slots", "rollable", "regions")
+_PLACE_FIELDS = ("bases", "state", "structure", "slots", "rollable", "regions", "lent")
 
 Starters = Mapping[str, Callable[[], Worker]]
 """Starts the worker of each variant."""

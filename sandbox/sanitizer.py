@@ -92,8 +92,8 @@ Looked = tuple[list[SanitizerFinding], ToolRun]
 
 def _on_gpu(study: Study, seconds: float) -> Iterator[Looked]:
     tool = find_compute_sanitizer()
-    if tool is None:
-        yield [], ToolRun("compute-sanitizer", 0.0, _MISSING)
+    if tool is None or study.crowded:
+        yield [], ToolRun("compute-sanitizer", 0.0, study.crowded or _MISSING)
         return
     manifest, problem = _built(study, None)
     if problem:

@@ -50,6 +50,13 @@ class Study:
         """The candidate's kernel files."""
         return self.snapshot / "kernels"
 
+    @property
+    def crowded(self) -> str:
+        """Why the candidate cannot run beside the bench with inputs of its own, or empty."""
+        if not self.crew.accepted.get("crowded"):
+            return ""
+        return "The task's tensors fill the device, so that there is no room for a second set: give smaller inputs."
+
     def quietly(self) -> Study:
         """Return the same without a listener, for what is done many times over."""
         return replace(self, progress=silent)

@@ -13,6 +13,7 @@ from typing import Any
 
 from sandbox.build import Built
 from sandbox.defines import Defines, combinations, flags, present_values
+from sandbox.errors import UsageError
 from sandbox.gpu_watch import DeviceWatch
 from sandbox.plans import CasePlan
 from sandbox.race import Race, Starters, run_race
@@ -113,7 +114,12 @@ def prepare(
 
     Returns:
         Those that may be timed, and why the others may not.
+
+    Raises:
+        UsageError: Variants cannot be timed beside each other here.
     """
+    if study.crowded:
+        raise UsageError(study.crowded, where="variants")
     study.tell("build", f"building {len(variants)} variants in parallel")
     quiet = study.quietly()
     workers = min(len(variants), os.cpu_count() or 1, 8)
