@@ -80,7 +80,9 @@ def _times(profile: ProfileReport | None, width: int) -> Iterator[Row]:
         yield scale.time(clean(name + mode), us, "$bar", profile.speedup.get(name))
     yield scale.time("plain copy", profile.copy_us, "$faint")
     if share := share_of_copy(profile.device_us, profile.copy_us):
-        yield from wrapped(Content.styled(f"the candidate reaches {share}", "$muted"), width, first=" " * scale.label)
+        indent = " " * scale.label
+        text = Content.styled(f"the candidate reaches {share}", "$muted")
+        yield from wrapped(text, width, first=indent, rest=indent)
     yield from _other_times(profile, scale.label, width)
     yield row((f"{'samples':<{scale.label}}", "$muted"), (_samples(profile), "$muted"))
     for note in profile.notes:
@@ -224,6 +226,8 @@ def _verify(verify: VerifyReport | None, width: int) -> Iterator[Row]:
             first="  ✗ ",
             rest="    ",
         )
+    for each in verify.ranges:
+        yield from wrapped(Content(f"sizes {clean(str(each))}"), width, first="  · ", rest="    ")
     for note in verify.notes:
         yield from wrapped(Content.styled(clean(note), "$muted"), width, first="  · ", rest="    ")
 

@@ -21,7 +21,7 @@ from app.text.rows import Row
 from app.text.status import activity, problem_rows
 from app.text.stream import block_rows
 from app.text.verdict import verdict_rows
-from sandbox.verdict import Baseline, Finding, GuardReport
+from sandbox.verdict import Baseline, Finding, GuardReport, KernelRun, TaskCheck
 from tests.app import sessions
 
 
@@ -208,6 +208,29 @@ def test_a_verdict_shows_its_evidence(state: SessionState, width: int) -> None:
     assert "over 5 placements" in good
     assert "5 of 5 cases agree" in good
     assert "measured today 20:27:28" in good
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_what_a_gpu_shows_fits_and_what_needs_eyes_comes_first(state: SessionState, width: int) -> None:
+    judged = state.attempts[-1]
+    assert judged.verdict.profile is not None
+    profile = replace(
+        judged.verdict.profile,
+        kernels=(KernelRun("residual_norm", 1, 13.1, 0.97, 40, 1024, 0, 2048, 256, 0.75),),
+        graph_us=12.9,
+        warm_us=11.0,
+        copy_us=13.0,
+        remarkable="10.5 times the best baseline needs your own eyes",
+    )
+    check = TaskCheck("tf32", ("x",), ("bias",))
+    rows = verdict_rows(replace(judged, verdict=replace(judged.verdict, profile=profile, task_check=check)), width)
+    text = plain(rows)
+    assert all(row.content.cell_length <= width for row in rows)
+    assert text.index("needs your own eyes") < text.index("candidate")
+    assert "replayed as a CUDA graph" in text
+    assert "the end of the" in text
+    assert "75%" in text
+    assert "the original ignores bias" in text
 
 
 def test_a_baseline_that_was_not_timed_says_why(state: SessionState) -> None:
