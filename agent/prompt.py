@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from agent.skills import Skill, Skills
@@ -43,10 +43,22 @@ def opening_message(spec: TaskSpec, source: str, profile: Mapping[str, Any] | No
         f"\n```python\n{_quoted(source, spec.candidate_class)}\n```\n",
         f"- built and called as: {made}",
         f"- mode: {mode}; device: {spec.device}; dtype: {dtype}; precision class: {spec.precision}",
+        *_promises(spec),
     ]
     if profile is not None:
         facts.append(f"\nProfile of the original:\n{original_text(profile)}")
     return {"role": "user", "content": "\n".join(facts)}
+
+
+def _promises(spec: TaskSpec) -> Iterator[str]:
+    """Say what a full verdict holds the candidate to beside the inputs that are shown."""
+    for each in spec.dynamic:
+        yield f"- {' = '.join(each.dims)} may be any size from {each.low} to {each.high}: kernels must be right at all of them"
+    if spec.gradients:
+        yield (
+            "- it is trained: gradients of inputs and parameters are verified, and train as well as eval mode; give them "
+            "with a torch.autograd.Function whose backward runs kernels of yours"
+        )
 
 
 def shows_whole(source: str) -> bool:

@@ -15,6 +15,7 @@ from sandbox.verdict import Baseline, BuildReport, GuardReport, KernelRun, Profi
 _DIAGNOSTICS = 15
 _FINDINGS = 8
 _CASES = 8
+_NOTES = 6
 _KERNELS = 8
 _OPERATORS = 12
 _LINES = 12
@@ -65,7 +66,8 @@ def _verify(verify: VerifyReport) -> Iterator[str]:
     failed = [case for case in verify.cases if not case.ok]
     yield f"verify: {'ok' if verify.ok else 'FAILED'}, {len(verify.cases) - len(failed)} of {len(verify.cases)} cases agree"
     yield from _first(_CASES, [f"  {c.name}: {c.reason}{_errors(c.max_abs_error, c.max_rel_error)}" for c in failed])
-    yield from (f"  note: {note}" for note in verify.notes[:4])
+    yield from (f"  sizes: {each}" for each in verify.ranges)
+    yield from (f"  note: {note}" for note in verify.notes[:_NOTES])
 
 
 def _errors(absolute: float | None, relative: float | None) -> str:

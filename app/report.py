@@ -12,6 +12,7 @@ from sandbox.verdict import (
     ProfileReport,
     TaskCheck,
     Verdict,
+    VerifyCase,
     VerifyReport,
 )
 
@@ -71,8 +72,17 @@ def _verify(verify: VerifyReport | None) -> list[str]:
         return []
     good = sum(case.ok for case in verify.cases)
     lines = [f"verify   {mark(verify.ok)} {good} of {len(verify.cases)} cases"]
-    lines += [f"           {case.name}: {case.reason}" for case in verify.cases if not case.ok][:MOST_ROWS]
+    lines += [f"           {case.name}: {case.reason}{_error(case)}" for case in verify.cases if not case.ok][
+        :MOST_ROWS
+    ]
+    lines += [f"           sizes: {each}" for each in verify.ranges]
     return lines + [f"           note: {note}" for note in verify.notes]
+
+
+def _error(case: VerifyCase) -> str:
+    if case.max_abs_error is None:
+        return ""
+    return f" (largest error {case.max_abs_error:.3g})"
 
 
 def _remarkable(profile: ProfileReport | None) -> list[str]:

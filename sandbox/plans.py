@@ -29,9 +29,9 @@ DISTRIBUTIONS = (
 """Names that the harness knows (``warpsmith_harness.contents``), what finds most first: a slow task may not reach the last."""
 
 _LAYOUTS = {
+    "misaligned": "{} misaligned by one element",
     "transposed": "{} transposed",
     "padded": "{} with padded rows",
-    "misaligned": "{} misaligned by one element",
 }
 _MOST_INPUTS = 4
 _ODD_SIZES = 3
@@ -88,7 +88,7 @@ def plan_cases(
         plans.append(CasePlan("the same inputs three times", repeats=_ROW))
         plans.append(CasePlan("calls in a row", calls=_ROW))
     plans += _sizes(spec.dynamic, inputs)
-    plans += _gradients(spec)
+    plans += _gradients(spec, inputs)
     plans.append(_other_mode(spec))
     floating = any(each["floating"] for each in inputs)
     harder = [CasePlan(name, {"contents": name}, optional=True) for name in DISTRIBUTIONS if floating]
@@ -96,11 +96,13 @@ def plan_cases(
     return [*plans, *harder[:_FIRST], *layouts, *harder[_FIRST:]]
 
 
-def _gradients(spec: TaskSpec) -> Iterator[CasePlan]:
+def _gradients(spec: TaskSpec, inputs: Sequence[Mapping[str, Any]]) -> Iterator[CasePlan]:
     if not spec.gradients:
         return
     for number in range(_GRADIENTS):
         yield CasePlan(f"gradients {number + 1}", {"gradients": True})
+    for plan in list(_sizes(spec.dynamic, inputs))[-1:]:
+        yield CasePlan(f"gradients at {plan.name}", {**plan.variant, "gradients": True})
     yield CasePlan(
         "gradients of inputs with flipped signs", {"gradients": True, "contents": "inputs with flipped signs"}
     )

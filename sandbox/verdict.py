@@ -95,6 +95,10 @@ class VerifiedRange:
     high: int
     sizes: tuple[int, ...]
 
+    def __str__(self) -> str:
+        seen = ", ".join(map(str, self.sizes))
+        return f"{' = '.join(self.dims)} from {self.low} to {self.high} (asked at {seen})"
+
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> VerifiedRange:
         """Rebuild it from its JSON form."""
