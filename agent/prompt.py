@@ -52,6 +52,11 @@ def opening_message(spec: TaskSpec, source: str, profile: Mapping[str, Any] | No
 
 def _promises(spec: TaskSpec) -> Iterator[str]:
     """Say what a full verdict holds the candidate to beside the inputs that are shown."""
+    if spec.judged_by == "latency":
+        yield (
+            "- judged by latency, from an idle device to the end of a call: launches and time on the host count as much as "
+            "the kernels' own"
+        )
     for each in spec.dynamic:
         yield f"- {' = '.join(each.dims)} may be any size from {each.low} to {each.high}: kernels must be right at all of them"
     if spec.gradients:

@@ -71,3 +71,9 @@ def test_of_a_long_file_only_the_class_is_quoted(tmp_path):
 def test_the_mode_is_said(tmp_path, training):
     text = opening_message(make_spec(tmp_path).with_changes(training=training), MODULE)["content"]
     assert f"mode: {'train' if training else 'eval'}" in text
+
+
+def test_what_the_task_is_judged_by_is_said_where_it_is_not_usual(tmp_path):
+    spec = make_spec(tmp_path)
+    assert "latency" not in opening_message(spec, MODULE)["content"]
+    assert "- judged by latency" in opening_message(spec.with_changes(judged_by="latency"), MODULE)["content"]
