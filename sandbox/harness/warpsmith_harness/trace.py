@@ -81,9 +81,10 @@ def device_activity(call: Callable[[], object], device: torch.device) -> List[Ac
 def launches(call: Callable[[], object], device: torch.device) -> List[Launch]:
     """Return the launches of one call, in order; empty where the profiler sees nothing.
 
-    Only the tracer's own file holds the geometry, so it is written and read.
+    Only the tracer's own file holds the geometry, so it is written and read. See ``device_activity`` for the marker.
     """
     marker = torch.empty(64, dtype=torch.uint8, device=device)
+    _trace(lambda: marker.fill_(1), device)
 
     def marked() -> None:
         marker.fill_(1)
