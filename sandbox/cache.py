@@ -51,6 +51,7 @@ def kernel_parts(folder: Path) -> tuple[Part, ...]:
     """Return what the build keeps in its folder."""
     return (
         Part("objects", folder / "objects", 2 * _GIB),
+        Part("hosts", folder / "hosts", 2 * _GIB),
         Part("libraries", folder / "libraries", 2 * _GIB),
     )
 

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from pathlib import Path
 
 from sandbox.build import diagnostics as reduce
 from sandbox.build.advice import from_assembler
-from sandbox.build.compiling import LARGEST_FILE, LIBRARY, Compiled, Outcome, compile_and_link
+from sandbox.build.compiling import LIBRARY, Compiled, Outcome, blame_the_machine, compile_and_link, object_path
+from sandbox.build.halves import Half, compile_halves
 from sandbox.build.manifest import Manifest, Recipe
+from sandbox.build.ninja import LARGEST_FILE, Ninja, ran_out_of_time
+from sandbox.build.phases import Phases
 from sandbox.build.resources import DeviceKernel, read_resources
 from sandbox.build.signature import FORM, Launcher, Parsed, parse_launchers
 from sandbox.build.slots import compile_slots, one_build
@@ -35,7 +40,11 @@ TIME_LIMIT = 120.0
 """Seconds that compiling may take unless the caller allows more."""
 
 _OBJECT = "object.o"
-_OUT_OF_MEMORY = ("Killed signal", "out of memory", "virtual memory exhausted", "Cannot allocate memory", "bad_alloc")
+_OUT_OF_MEMORY = re.compile(
+    r"Killed signal|out of memory|virtual memory exhausted|Cannot allocate memory|bad_alloc|died due to signal 9"
+    r"|^(?:\S+: (?:line )?\d+: +\d+ )?Killed\b",
+    re.MULTILINE,
+)
 
 
 @dataclass(frozen=True)
@@ -67,6 +76,10 @@ class _Job:
         command = self.target.compile_command(source, "")
         return _hash(FORMAT, self.target.identity, command, source.file, _sha256(source.data), seen)
 
+    def host_key(self, half: Half) -> str:
+        command, text, stub = half.host_inputs()
+        return _hash(FORMAT, self.target.identity, command, _sha256(text), _sha256(stub))
+
     def key(self) -> str:
         objects = [self.object_key(source) for source in self.sources.sources]
         return _hash(FORMAT, self.arch, self.target.link_command([], ""), objects)
@@ -89,6 +102,19 @@ class _Run:
     @cached_property
     def objects(self) -> Store:
         return Store(self.cache / "objects")
+
+    @cached_property
+    def hosts(self) -> Store:
+        return Store(self.cache / "hosts")
+
+    def work_folder(self) -> AbstractContextManager[Path]:
+        """A folder that is gone afterwards; what a killed build left of its own goes with the next."""
+        work = self.cache / "work"
+        work.mkdir(parents=True, exist_ok=True)
+        return scratch_folder("", work)
+
+    def ninja(self, jobs: int, seconds: float) -> Ninja:
+        return Ninja(self.isolation, jobs, seconds, self.cancel)
 
 
 def build_kernels(
@@ -162,12 +188,14 @@ def _build(job: _Job, run: _Run) -> _Result:
 def _build_now(job: _Job, key: str, run: _Run) -> _Result:
     keys = {source.file: job.object_key(source) for source in job.sources.sources}
     compiled = {file: found for file, each in keys.items() if (found := _recall_object(run.objects, each))}
-    missing = [file for file in keys if file not in compiled]
+    missing = [source for source in job.sources.sources if source.file not in compiled]
+    apart = {each.file: phases for each in missing if (phases := job.target.phases(each, object_path(each.file)))}
     ready = {file: each.data for file, each in compiled.items() if each.data is not None}
     wait = partial(run.progress, Stage("build", "waiting for other compilers to end"))
-    with compile_slots(run.cache / "slots", len(missing), waiting=wait, cancel=run.cancel) as slots:
-        run.progress(Stage("build", f"compiling {', '.join(missing)}" if missing else "linking"))
-        outcome = _in_scratch(job, ready, slots, run)
+    with compile_slots(run.cache / "slots", len(missing) + len(apart), waiting=wait, cancel=run.cancel) as slots:
+        names = ", ".join(source.file for source in missing)
+        run.progress(Stage("build", f"compiling {names}" if missing else "linking"))
+        outcome = _compile(job, ready, apart, slots, run)
     for file, each in outcome.compiled.items():
         if each.data is not None:
             texts = {"log": each.log.encode(), "readable": each.readable_log.encode()}
@@ -181,21 +209,34 @@ def _build_now(job: _Job, key: str, run: _Run) -> _Result:
     return result
 
 
-def _in_scratch(job: _Job, ready: Mapping[str, bytes], slots: int, run: _Run) -> Outcome:
-    """Compile in a folder that is gone afterwards; what a killed build left of its own goes with the next."""
-    work = run.cache / "work"
-    work.mkdir(parents=True, exist_ok=True)
-    with scratch_folder("", work) as folder:
-        return compile_and_link(
-            job.sources,
-            job.target,
-            ready,
-            folder,
-            run.isolation,
-            jobs=slots,
-            seconds=run.seconds,
-            cancel=run.cancel,
-        )
+def _compile(job: _Job, ready: Mapping[str, bytes], apart: Mapping[str, Phases], slots: int, run: _Run) -> Outcome:
+    """Compile what is not ready: files that can be taken apart by halves first, whose errors then come early."""
+    began = time.monotonic()
+    halves: dict[str, Half] = {}
+    if apart:
+        with run.work_folder() as folder:
+            halves, status = compile_halves(job.sources, apart, job.target, folder, run.ninja(slots, run.seconds))
+            failed = _failed(halves, timed_out=ran_out_of_time(status))
+            if failed.timed_out or any(_known_errors(*each) for each in failed.compiled.items()):
+                blame_the_machine(failed, folder, status)
+                return failed
+    keys = {file: job.host_key(half) for file, half in halves.items() if half.ok}
+    known = {file: halves[file].with_host(_recall_host(run.hosts, each)) for file, each in keys.items()}
+    left = max(1.0, run.seconds - (time.monotonic() - began))
+    with run.work_folder() as folder:
+        outcome = compile_and_link(job.sources, job.target, ready, known, folder, run.ninja(slots, left))
+    for file, each in outcome.compiled.items():
+        if each.is_host and each.data is not None:
+            run.hosts.put(keys[file], {_OBJECT: each.data})
+    return outcome
+
+
+def _failed(halves: Mapping[str, Half], *, timed_out: bool) -> Outcome:
+    failed = {file: half for file, half in halves.items() if not half.ok}
+    return Outcome(
+        {file: Compiled(None, half.log, half.readable_log, half.overflowed) for file, half in failed.items()},
+        timed_out=timed_out,
+    )
 
 
 # --- what went wrong -----------------------------------------------------------------------------------------------
@@ -232,14 +273,19 @@ def _errors(outcome: Outcome, seconds: float) -> list[Diagnostic]:
 
 
 def _compile_errors(file: str, compiled: Compiled) -> list[Diagnostic]:
+    return _known_errors(file, compiled) or [reduce.from_silence(compiled.readable_log, file)]
+
+
+def _known_errors(file: str, compiled: Compiled) -> list[Diagnostic]:
+    """Explain why a file did not compile, as far as what was printed is of a known form."""
     if "File size limit exceeded" in compiled.log or compiled.overflowed:
         message = (
             f"The compiler wrote more than {LARGEST_FILE // 1024**2} MB; something in this file grows without end."
         )
         return [Diagnostic(file, 0, message)]
-    if any(words in compiled.log for words in _OUT_OF_MEMORY):
+    if _OUT_OF_MEMORY.search(compiled.log):
         return [Diagnostic(file, 0, "The compiler ran out of memory; use fewer or smaller template instances.")]
-    return reduce.from_compiler(compiled.readable_log, file) or [reduce.from_silence(compiled.readable_log, file)]
+    return reduce.from_compiler(compiled.readable_log, file)
 
 
 def _unbound(symbols: frozenset[str], job: _Job) -> list[Diagnostic]:
@@ -326,6 +372,13 @@ def _recall_object(store: Store, key: str) -> Compiled | None:
     except OSError:
         store.discard(key)
         return None
+
+
+def _recall_host(store: Store, key: str) -> bytes | None:
+    entry = store.find(key)
+    with suppress(OSError):
+        return (entry / _OBJECT).read_bytes() if entry else None
+    return None
 
 
 def _sha256(data: bytes) -> str:
