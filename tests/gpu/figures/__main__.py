@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import subprocess
 import sys
 import time
@@ -28,7 +29,8 @@ def main() -> int:
     elif device == "all" and not options.table:
         _on_every_gpu(results.path)
     elif not options.table:
-        _take(options, device, results)
+        with contextlib.suppress(KeyboardInterrupt):  # what was taken until then is written, and shown
+            _take(options, device, results)
     print(tables(results.lines()))
     return 0
 

@@ -32,6 +32,7 @@ _PROTOCOL_SECONDS = 20.0
 _TOLD_SECONDS = 10.0
 _FIRST_SAVINGS = (0.08, 0.16)
 _CALIBRATION_TRIES = 3
+_USUAL = JudgeLimits()
 
 
 class Campaign:
@@ -43,16 +44,24 @@ class Campaign:
         loads: Of ``quiet`` and ``busy``, in turn.
         tiers: Of ``full`` and ``quick``, alternating.
         enough: Trials of each kind after which no more are taken.
+        limits: Of the judge; verifying is left out of them.
     """
 
     def __init__(
-        self, results: Results, device: str, loads: Sequence[str], tiers: Sequence[Tier], enough: int = ENOUGH
+        self,
+        results: Results,
+        device: str,
+        loads: Sequence[str],
+        tiers: Sequence[Tier],
+        enough: int = ENOUGH,
+        limits: JudgeLimits = _USUAL,
     ) -> None:
         self._results = results
         self._device = device
         self._loads = loads
         self._tiers = tiers
         self._enough = enough
+        self._limits = replace(limits, quick=replace(limits.quick, cases=0), full=replace(limits.full, cases=0))
         self._elements = CPU_ELEMENTS if device == "cpu" else ELEMENTS
 
     def take(self, figure: str, seconds: float) -> None:
@@ -64,7 +73,7 @@ class Campaign:
         ending = time.monotonic() + seconds
         elements = self._elements[figure]
         pair = faster_gelu(figure, elements, 0.1) if figure == "power" else same_gelu(figure, elements)
-        with _judging(pair, self._device) as (judge, candidate):
+        with _judging(pair, self._device, self._limits) as (judge, candidate):
             self._results.begin(judge.environment)
             if figure == "power":
                 saved = self._calibrated(judge, candidate, elements)
@@ -80,10 +89,7 @@ class Campaign:
     def _trials(self, judge: Judge, candidate: Path, figure: str, name: str, until: float) -> None:
         told = time.monotonic()
         taken: list[Line] = []
-        while time.monotonic() < until:
-            lacking = self._lacking(figure, name)
-            if not lacking:
-                break
+        while (lacking := self._lacking(figure, name)) and (not taken or time.monotonic() < until):
             taken += [self._trial(judge, candidate, figure, name, tier) for tier in lacking]
             if time.monotonic() > told + _TOLD_SECONDS:
                 told = time.monotonic()
@@ -139,10 +145,8 @@ class Campaign:
 
 
 @contextmanager
-def _judging(pair: Pair, device: str) -> Iterator[tuple[Judge, Path]]:
-    """Open a judge that verifies timed calls only, on a pair; yield it with the candidate's folder."""
-    usual = JudgeLimits()
-    limits = replace(usual, quick=replace(usual.quick, cases=0), full=replace(usual.full, cases=0))
+def _judging(pair: Pair, device: str, limits: JudgeLimits) -> Iterator[tuple[Judge, Path]]:
+    """Open a judge on a pair; yield it with the candidate's folder."""
     with tempfile.TemporaryDirectory(prefix="warpsmith-figures-") as name:
         folder = Path(name)
         spec, candidate = pair.write(folder, device)

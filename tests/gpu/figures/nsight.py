@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import csv
-import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from sandbox.isolation import best_isolation
 from sandbox.judge import Judge
 from sandbox.judge_limits import JudgeLimits
+from sandbox.nsight import find_ncu
+from sandbox.nsight_csv import read_raw
 from tests.gpu.figures.pairs import itself
 from tests.gpu.figures.results import Results
 
 METRIC = "gpu__time_duration.sum"
 CALLS = 20
-_UNITS = {"ns": 1e-3, "nsecond": 1e-3, "us": 1.0, "usecond": 1.0, "ms": 1e3, "msecond": 1e3, "s": 1e6, "second": 1e6}
 
 _MODULE = """
 import torch
@@ -77,32 +75,18 @@ def compare(results: Results, device: str, name: str, seconds: float) -> None:
 
 def _nsight(module: Path, device: str, table: Path, seconds: float) -> float:
     """Return the mean microseconds of a call by ncu; caches are flushed before each kernel, clocks left alone."""
-    program = shutil.which("ncu") or next(iter(map(str, Path("/usr/local").glob("cuda*/bin/ncu"))), None)
+    program = find_ncu()
     if program is None:
         raise FileNotFoundError("there is no ncu on this machine")
     options = ["--metrics", METRIC, "--clock-control", "none", "--cache-control", "all", "--profile-from-start", "off"]
     output = ["--csv", "--page", "raw", "--print-units", "base", "--log-file", str(table)]
     subject = [sys.executable, str(Path(__file__).with_name("one_kernel.py")), str(module), device, str(CALLS)]
-    done = subprocess.run([program, *options, *output, *subject], capture_output=True, text=True, timeout=seconds)
+    done = subprocess.run([str(program), *options, *output, *subject], capture_output=True, text=True, timeout=seconds)
     text = table.read_text() if table.exists() else ""
     try:
-        times = durations(text)
+        launches = read_raw(text)
     except ValueError as error:
         raise ValueError(f"{error}: {(text + done.stdout + done.stderr).strip()[-500:]}") from error
-    if len(times) != CALLS:
-        raise ValueError(f"{len(times)} kernels in {CALLS} calls: it is not a module of one kernel")
-    return sum(times.values()) / CALLS
-
-
-def durations(text: str) -> Mapping[str, float]:
-    """Return microseconds by launch from ncu's raw table: a line of names, a line of units, a line for each launch.
-
-    Raises:
-        ValueError: It holds no such table.
-    """
-    rows = list(csv.reader(line for line in text.splitlines() if line.startswith('"')))
-    if len(rows) < 3 or METRIC not in rows[0]:
-        raise ValueError("ncu measured nothing")
-    column, number = rows[0].index(METRIC), rows[0].index("ID")
-    scale = _UNITS[rows[1][column]]
-    return {row[number]: float(row[column].replace(",", "")) * scale for row in rows[2:]}
+    if len(launches) != CALLS:
+        raise ValueError(f"{len(launches)} kernels in {CALLS} calls: it is not a module of one kernel")
+    return sum(launch.us for launch in launches) / CALLS

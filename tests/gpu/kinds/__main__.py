@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 import tempfile
 import time
@@ -30,10 +31,11 @@ def main() -> int:
     known = set() if options.again else _known(results)
     ending = time.monotonic() + 60 * options.minutes
     limits = JudgeLimits(compile_seconds=options.compile_seconds)
-    for name in options.kinds or KINDS:
-        tiers = [tier for tier in options.tiers if (name, tier) not in known]
-        if tiers and time.monotonic() < ending:
-            _judge(name, device, tiers, limits, results)
+    with contextlib.suppress(KeyboardInterrupt):  # what was taken until then is written, and told
+        for name in options.kinds or KINDS:
+            tiers = [tier for tier in options.tiers if (name, tier) not in known]
+            if tiers and time.monotonic() < ending:
+                _judge(name, device, tiers, limits, results)
     return _conclude(results, options.kinds or KINDS, options.tiers)
 
 
