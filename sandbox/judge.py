@@ -193,6 +193,7 @@ class Judge:
                     crew, self.spec, self._isolation, snapshot, files, work, self._limits, listen, self._cancel
                 )
                 seen = self._twice(lambda _: look(study), listen)
+                crew.rest()
                 self._describe(crew)
                 return seen
         except (Cancelled, InterruptedError) as error:

@@ -26,7 +26,10 @@ def add_looking_options(parser: argparse.ArgumentParser) -> None:
         "--ncu", action="store_true", help="profile one call with Nsight Compute: what limits each kernel"
     )
     beside.add_argument(
-        "--output", type=Path, metavar="FILE", help="where --ncu keeps its .ncu-rep (default: the cache folder)"
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="where --ncu keeps its .ncu-rep (default: in the cache folder, the last one of each class)",
     )
     beside.add_argument(
         "--sanitize",
@@ -89,7 +92,7 @@ def look_closer(
     if options.sanitize and verdict.build is not None and verdict.build.ok:
         report = judge.study(candidate, sanitize)
     if options.ncu and verdict.correct:
-        keep = options.output or cache / "ncu" / f"{judge.spec.class_name}-{verdict.candidate_sha256[:12]}"
+        keep = options.output or cache / "ncu" / verdict.task.id.replace(":", ".")
         profile = judge.study(candidate, lambda study: profile_kernels(study, keep))
     elif options.ncu:
         profile = KernelProfile(problem="Only a correct candidate is profiled.")

@@ -53,9 +53,9 @@ def test_what_cannot_run_is_no_finding(judge: Judge, candidate: Write) -> None:
 
 def test_a_kernel_that_hangs_is_told_as_that(judge: Judge, candidate: Write) -> None:
     spoiled = kernel(before="for (volatile bool on = true; on;) {}")
-    report = judge.study(candidate(spoiled), lambda study: sanitize(study, seconds=8))
+    report = judge.study(candidate(spoiled), lambda study: sanitize(study, seconds=4))
     assert report.ok is None
-    assert report.tools[0].problem == "it did not finish within 8 s"
+    assert report.tools[0].problem == "it did not finish within 4 s"
 
 
 def test_a_link_that_a_cell_left_is_not_followed(tmp_path: Path) -> None:

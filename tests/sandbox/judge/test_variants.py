@@ -31,8 +31,10 @@ LOOP = """
 
 @pytest.fixture
 def undisturbed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a busy machine not matter: no assertion here is about a time."""
+    """Let a busy machine not matter, and measure less: no assertion here is about a time."""
     monkeypatch.setattr("sandbox.cpu_watch.CpuWatch.trouble", lambda *_: "")
+    for module in ("sweep", "ablation"):
+        monkeypatch.setattr(f"sandbox.{module}.PLACEMENTS", 2)
 
 
 @pytest.mark.usefixtures("undisturbed")
