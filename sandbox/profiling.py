@@ -51,7 +51,7 @@ class PlacementTimes:
     Attributes:
         graph: Of the candidate, replayed as a CUDA graph; ``graph_error`` says why it is not.
         launches: What one call of the candidate put on the device.
-        uncaptured: Why the baseline that is a CUDA graph could not be timed here, or empty.
+        failed: Why a baseline could not be timed here, by mode.
     """
 
     device: Samples = field(default_factory=dict)
@@ -60,7 +60,7 @@ class PlacementTimes:
     graph: list[float] = field(default_factory=list)
     graph_error: str = ""
     launches: list[Launch] = field(default_factory=list)
-    uncaptured: str = ""
+    failed: dict[str, str] = field(default_factory=dict)
     cases: list[VerifyCase] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     disturbed: str = ""
@@ -145,11 +145,9 @@ class PlacementRun:
             extras: What else is measured once they are taken.
         """
         self._place()
-        times = PlacementTimes(uncaptured=self._capture_baseline())
+        times = PlacementTimes(failed=self._warm_up())
         times.device = {side: [] for side in self._sides}
         times.latency = {side: [] for side in self._sides}
-        for side in self._sides:
-            self._host_us[side] = read_host_time(self._time(side, {"kind": "warm"}))
         self._rounds(times, time.monotonic() + seconds)
         if self._worker is not None and self._recalled:
             times.cases += [case for case in (self._batch(CANDIDATE, 1, keep=True)[1],) if case is not None]
@@ -179,14 +177,18 @@ class PlacementRun:
         if not placed["recallable"]:
             self._recalled.clear()
 
-    def _capture_baseline(self) -> str:
-        """Capture eager into CUDA graphs at this placement's addresses; where that fails, leave it out and say why."""
-        if GRAPH not in self._sides:
-            return ""
-        error = str(self._time(GRAPH, {"kind": "graph"}).get("error", ""))
-        if error:
-            self._sides.remove(GRAPH)
-        return error
+    def _warm_up(self) -> dict[str, str]:
+        """Make every side warm at this placement's addresses; leave out baselines that fail there, and say why."""
+        failed = {}
+        for side in list(self._sides):
+            error = str(self._time(side, {"kind": "graph"}).get("error", "")) if side == GRAPH else ""
+            answer = {"error": error} if error else self._time(side, {"kind": "warm"})
+            if side != CANDIDATE and answer.get("error"):
+                failed[side] = str(answer["error"])
+                self._sides.remove(side)
+            else:
+                self._host_us[side] = read_host_time(answer)
+        return failed
 
     def _look_inside(self, times: PlacementTimes, worker: Worker, extras: Extras) -> None:
         """List the candidate's kernels, then time it as a CUDA graph; nothing comes after, and neither can fail it."""

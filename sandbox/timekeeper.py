@@ -61,6 +61,7 @@ class Timekeeper:
         self._limits = limits
         self._amount: TierLimits = limits.quick if tier == "quick" else limits.full
         self._progress = progress
+        self._failed: dict[str, str] = {}
 
     def time_candidate(self, start_worker: Callable[[], Worker]) -> Timed:
         """Draw the tier's placements, more while the next reward is undecided, and one more where the gain is large.
@@ -84,7 +85,7 @@ class Timekeeper:
                 self._draw(placements, start_worker, modes, watch)
                 notes += _second_look(gain.ratio, self._report(placements[-1:], modes).speedup.get(BEST))
             notes += watch.notes()
-        self._drop_uncaptured(placements)
+        self._renew_bench()
         cases = [case for placement in placements for case in placement.cases]
         findings = tuple(finding for placement in placements for finding in placement.findings)
         return Timed(self._report(placements, modes, notes), cases, findings)
@@ -95,8 +96,9 @@ class Timekeeper:
         with self._leased() as watch:
             times = self._run(None, modes, watch).run(self._limits.quick.profile_seconds, Extras(warm=True))
             watched = watch.notes()
-        self._drop_uncaptured([times])
-        known = baselines([times], modes, self._spec.judged_by)
+        self._leave_out(times)
+        self._renew_bench()
+        known = baselines([times], self._timed(modes), self._spec.judged_by)
         notes = [*about_modes(known, self._spec.judged_by), *watched]
         if times.disturbed:
             notes.append(f"the times are not to be trusted: {times.disturbed}")
@@ -117,10 +119,11 @@ class Timekeeper:
         extras = Extras(warm=full, kernels=full and not placements, graph=graph)
         placements.append(self._place(start_worker, modes, watch, extras))
         by = self._spec.judged_by
+        self._leave_out(placements[-1])
         us = medians([placement.judged(by) for placement in placements], CANDIDATE)
         if us is None:
             return
-        found = {name: round(ratio, 3) for name, ratio in ratios(placements, modes, by).items()}
+        found = {name: round(ratio, 3) for name, ratio in ratios(placements, self._timed(modes), by).items()}
         partial = {"placement": number, "of": of, f"{by}_us": round(us, 3), "speedup": found}
         told = ", ".join(f"{ratio:.2f} times {name}" for name, ratio in found.items())
         self._progress(Stage("profile", f"placement {number} of {of}: {us:.1f} us{told and f', {told}'}", partial))
@@ -139,13 +142,21 @@ class Timekeeper:
 
     def _report(self, placements: list[PlacementTimes], modes: Modes, notes: Sequence[str] = ()) -> ProfileReport:
         multiprocessor = self._crew.environment.get("multiprocessor", {})
-        return profile_report(placements, modes, self._spec.judged_by, multiprocessor, notes)
+        return profile_report(placements, self._timed(modes), self._spec.judged_by, multiprocessor, notes)
 
-    def _drop_uncaptured(self, placements: list[PlacementTimes]) -> None:
+    def _leave_out(self, times: PlacementTimes) -> None:
+        """Time no baseline again that failed on a placement's buffers."""
+        self._failed.update(times.failed)
+
+    def _timed(self, modes: Modes) -> Modes:
+        """Return the modes without those that failed while they were timed."""
+        ready = tuple(mode for mode in modes.ready if mode not in self._failed)
+        return Modes(ready, {**modes.errors, **self._failed}, modes.seconds)
+
+    def _renew_bench(self) -> None:
         """Begin with a new bench where this one failed to capture a graph: torch leaves such a process half way."""
-        why = next((placement.uncaptured for placement in placements if placement.uncaptured), "")
-        if why:
-            self._give_up(GRAPH, why)
+        if GRAPH in self._failed:
+            self._give_up(GRAPH, self._failed[GRAPH])
 
     def _give_up(self, mode: str, why: str) -> None:
         self._crew.broken_modes[mode] = why
@@ -195,7 +206,7 @@ class Timekeeper:
         return PlacementRun(
             self._crew.bench,
             worker,
-            list(modes.ready),
+            list(self._timed(modes).ready),
             transport=self._crew.transport,
             on_gpu=self._crew.on_gpu,
             limits=self._limits,

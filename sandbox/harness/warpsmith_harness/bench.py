@@ -231,8 +231,9 @@ class Bench:
         return answer, descriptors
 
     def _time(self, request: Message) -> Answer:
-        """Time a batch of ``side``; see ``placement.time_side``. Where capturing it fails, ``error`` says why."""
-        from warpsmith_harness.placement import time_side
+        """Time a batch of ``side``; see ``placement.time_side``. ``error`` says why a baseline cannot be made ready."""
+        from warpsmith_harness.baselines import EAGER
+        from warpsmith_harness.placement import COPY, time_side
         from warpsmith_harness.problems import summary
         from warpsmith_harness.threads import all_threads
 
@@ -241,9 +242,10 @@ class Bench:
             with all_threads(self.threads):
                 return time_side(self._stopwatch, call, self._placement.arena, request)[0], []
         except Exception as error:
-            if request["kind"] != "graph":
+            if request["kind"] not in ("graph", "warm") or request["side"] in (EAGER, COPY):
                 raise
-            return {"error": f"it cannot be captured into a CUDA graph: {summary(error)}"}, []
+            doing = "be captured into a CUDA graph" if request["kind"] == "graph" else "run on new buffers"
+            return {"error": f"it cannot {doing}: {summary(error)}"}, []
 
     def _recall(self, request: Message) -> Answer:
         """Compare the output of a timed call, made on ``turn``."""
