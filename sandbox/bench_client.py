@@ -24,15 +24,21 @@ class Bench:
         environment: The variables of the developer's own environment.
         check: Called while waiting; raises to give up (the developer interrupted).
         pool: Where the machine's judges queue for devices.
+        memory: Bytes to take the device's memory for; 0 for all of it.
     """
 
     def __init__(
-        self, spec: TaskSpec, environment: Mapping[str, str], check: Callable[[], None], pool: Sequence[Path]
+        self,
+        spec: TaskSpec,
+        environment: Mapping[str, str],
+        check: Callable[[], None],
+        pool: Sequence[Path],
+        memory: int,
     ) -> None:
         self._spec = spec
         self._check = check
         self._numbers = itertools.count(1)
-        options = {"spec": spec.to_json(), "pool": [str(folder) for folder in pool]}
+        options = {"spec": spec.to_json(), "pool": [str(folder) for folder in pool], "memory": memory}
         self._process: HarnessProcess = start_harness("bench", spec.python, options, environment)
 
     @property

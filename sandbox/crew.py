@@ -30,6 +30,8 @@ _SHARED_VARIABLES = ("CUDA_", "GOMP_", "KMP_", "LD_LIBRARY_PATH", "MKL_", "NVIDI
 _THREADS_EACH_CPU = 8
 _PATIENCE = 10.0
 _COPIES = 12
+_SLOWEST_CROSSING = 500e6
+"""Bytes a second between the device and fresh memory of the host, at least."""
 
 
 class Crew:
@@ -100,7 +102,9 @@ class Crew:
         if self._zygote is None or not self._zygote.alive:
             self._zygote = Zygote(self._spec, self._zygote_variables(), self._worker_variables(), self.check)
         if self._bench is None or not self._bench.alive:
-            self._bench = Bench(self._spec, self._bench_variables(), self.check, pool_folders())
+            self._bench = Bench(
+                self._spec, self._bench_variables(), self.check, pool_folders(), self._limits.device_memory
+            )
             self._take(self._bench.open(self._limits.open_seconds))
         self.fresh = self._zygote.await_ready(self._limits.open_seconds)["fresh"]
 
@@ -109,9 +113,15 @@ class Crew:
         """Whether the task runs on a GPU."""
         return self._spec.device != "cpu"
 
+    @property
+    def crowded(self) -> bool:
+        """Whether the task's tensors leave no room for the copies that judging usually makes."""
+        return bool(self.accepted.get("crowded"))
+
     def patience(self, calls: int) -> float:
         """Return how many seconds the candidate may take for so many calls: much more than the reference would."""
-        return self._limits.call_seconds + _PATIENCE * calls * self._reference_seconds
+        crossing: float = self.accepted["bytes_moved"] / _SLOWEST_CROSSING
+        return crossing + self._limits.call_seconds + _PATIENCE * calls * self._reference_seconds
 
     def watch(self) -> DeviceWatch:
         """Return a watch on the device, for as long as something is timed."""

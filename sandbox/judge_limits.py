@@ -45,6 +45,7 @@ class JudgeLimits:
         memory_bytes: Memory of a worker beside its share of the task's tensors.
         processes: Processes and threads of a worker.
         file_bytes: Largest file a worker may write.
+        device_memory: Bytes to take the device's memory for, to judge as on a smaller device; 0 for all of it.
     """
 
     open_seconds: float = 180.0
@@ -57,6 +58,7 @@ class JudgeLimits:
     memory_bytes: int = 8 * GIBIBYTE
     processes: int = 256
     file_bytes: int = 2 * GIBIBYTE
+    device_memory: int = 0
     quick: TierLimits = TierLimits(
         cases=5, placements=2, profile_seconds=1.6, pairs=200, least_pairs=6, more_placements=2
     )

@@ -166,7 +166,7 @@ class PlacementRun:
         placed, descriptors = self._bench.ask(request, self._limits.bench_seconds)
         try:
             if self._worker is not None:
-                wanted = ("bases", "state", "structure", "slots", "rollable", "regions")
+                wanted = ("bases", "state", "structure", "slots", "rollable", "regions", "lent")
                 send = {"op": "place", **{key: placed[key] for key in wanted}}
                 self._worker.ask(send, self._patience(1), descriptors)
                 self._worker.freeze()

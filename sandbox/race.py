@@ -14,6 +14,7 @@ from functools import partial
 from statistics import median
 from typing import TypeVar
 
+from sandbox.errors import TaskError
 from sandbox.gpu_watch import DeviceWatch
 from sandbox.processes import close_all
 from sandbox.profiling import read_host_time, read_times
@@ -57,6 +58,12 @@ class Race:
 
 def run_race(study: Study, starters: Starters, watch: DeviceWatch, placements: int) -> Race:
     """Time the variants on so many placements; one that fails falls out, with all it gave."""
+    if study.crew.crowded:
+        raise TaskError(
+            "Variants are timed side by side, each with inputs of its own, and this task's leave no room for that.",
+            where=study.spec.id,
+            next_step="Give smaller inputs.",
+        )
     race = Race()
     for number in range(placements):
         left = {name: start for name, start in starters.items() if name not in race.failed}

@@ -115,7 +115,7 @@ class Timekeeper:
         number, of = len(placements) + 1, max(len(placements) + 1, self._amount.placements)
         self._progress(Stage("profile", f"placement {number} of {of}"))
         full = self._tier == "full"
-        graph = full and not any(placement.graph_error for placement in placements)
+        graph = full and not self._crew.crowded and not any(placement.graph_error for placement in placements)
         extras = Extras(warm=full, kernels=full and not placements, graph=graph)
         placements.append(self._place(start_worker, modes, watch, extras))
         by = self._spec.judged_by

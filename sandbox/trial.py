@@ -40,6 +40,8 @@ from sandbox.verifying import Verification, Verifier, describe_death, describe_f
 from sandbox.workers import CandidateFailed, Worker, WorkerDied
 
 _CALLS_AN_ANSWER = 4
+_CROWDED_CASES = {"quick": 2, "full": 3}
+"""Cases where the tensors fill much of the device: each takes seconds, and others need room for copies."""
 _LOST_DEVICE = "CUDA error"
 
 
@@ -267,6 +269,8 @@ class Trial:
         """Return the cases of this tier, or those that were given."""
         if self._given_plans:
             return self._given_plans
+        if self._crew.crowded:
+            return plan_cases(self._spec, "quick", min(count, _CROWDED_CASES[self._tier]), self._crew.inputs, False)
         return plan_cases(self._spec, self._tier, count, self._crew.inputs, bool(self._crew.accepted["mutates"]))
 
     def _fail(self, reason: str) -> bool:

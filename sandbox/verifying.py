@@ -30,6 +30,7 @@ _SENT = (
     "gradients",
     "training",
     "misaligned",
+    "lent",
 )
 _OPTIONAL_SECONDS = 8.0
 _MORE_CALLS = 40.0

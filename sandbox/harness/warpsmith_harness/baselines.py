@@ -16,6 +16,8 @@ from warpsmith_harness.problems import machine_problem, summary
 EAGER = "eager"
 GRAPH = "eager-cudagraph"
 COMPILE = "compile"
+REPLAYED = (GRAPH, "reduce-overhead")
+"""The modes that replay CUDA graphs."""
 _MODES = {
     COMPILE: None,
     "reduce-overhead": "reduce-overhead",

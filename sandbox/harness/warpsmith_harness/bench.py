@@ -46,6 +46,8 @@ class Bench:
         import torch
 
         from warpsmith_harness.baselines import Baselines
+        from warpsmith_harness.crowded import Crowd, accept_rows, measure
+        from warpsmith_harness.lent import tidy
         from warpsmith_harness.load import load_task
         from warpsmith_harness.oracle import memory
         from warpsmith_harness.original import accept
@@ -58,9 +60,13 @@ class Bench:
         self._task = task = load_task(spec)
         if task.device.type == "cuda":
             torch.cuda.set_device(task.device)
-        self.accepted = accept(task)
-        self._reference = task.reference()
         self._memory = memory(task.device)
+        sizes = measure(task)
+        tidy(task.device)
+        crowded = sizes.crowded(self._memory)
+        self.accepted = accept_rows(task, sizes, self._memory) if crowded else accept(task)
+        tidy(task.device)
+        self._reference = task.reference()
         self._examiner = Examiner(task, self._reference, self.accepted["state_strength"])
         self._variants = Variants(task, self._reference, self._examiner)
         self.inputs = self._variants.inputs
@@ -70,6 +76,10 @@ class Bench:
         torch.set_num_threads(self._few_threads)
         self._stopwatch = make_stopwatch(task.device)
         self._sharing = Sharing(task.device)
+        moved = self.accepted["bytes_moved"]
+        self._crowd = (
+            Crowd(task, self._reference, self._examiner, self._sharing, sizes, moved, self._memory) if crowded else None
+        )
         self._ahead: List[Question] = []
         self._asked: List[Question] = []
         self._placement: Any = None
@@ -104,8 +114,11 @@ class Bench:
 
     @property
     def modes(self) -> List[str]:
-        """Every baseline there may be, eager first."""
-        return self._baselines.modes
+        """Every baseline there may be, eager first; CUDA graphs keep copies, for which there may be no room."""
+        from warpsmith_harness.baselines import REPLAYED
+
+        modes = self._baselines.modes
+        return modes if self._crowd is None else [mode for mode in modes if mode not in REPLAYED]
 
     def serve(self) -> int:
         """Answer until the parent is gone; prepare the next verdict while it rests."""
@@ -132,6 +145,8 @@ class Bench:
         """
         from warpsmith_harness.variants import Skipped, Variant
 
+        if self._crowd is not None:
+            return self._crowd.draw(request)
         started = time.monotonic()
         variant = request["variant"]
         try:
@@ -158,6 +173,7 @@ class Bench:
             misaligned=question.misaligned,
             touched_inputs=list(question.touched_inputs),
             touched_state=list(question.touched_state),
+            lent=False,
             sizes=[tensor.numel() * tensor.element_size() for tensor in question.expected],
             took=time.monotonic() - started,
             reference_seconds=question.seconds,
@@ -169,7 +185,21 @@ class Bench:
 
     def _compare(self, request: Message) -> Answer:
         """Compare a worker's answer with a question, ``number`` of those drawn; ``digest`` identifies the answer's bits."""
+        if self._crowd is not None:
+            return self._judge_crowded(request), []
         return self._judge(self._asked[request["number"]], request), []
+
+    def _judge_crowded(self, request: Message) -> Message:
+        from warpsmith_harness.crowded import Changed
+        from warpsmith_harness.lent import tidy
+
+        assert self._crowd is not None  # asked by those who know
+        try:
+            return self._judge(self._crowd.question(), request)
+        except Changed as changed:
+            return {**_unread(str(changed)), "notes": [], "digest": []}
+        finally:
+            tidy(self._task.device)
 
     def _judge(self, question: Any, request: Message) -> Message:
         """Compare; whatever cannot be read of what a worker sent is the candidate's fault."""
@@ -189,8 +219,7 @@ class Bench:
         except torch.cuda.OutOfMemoryError:
             raise
         except Exception as error:
-            reason = f"its answer cannot be read: {error}"
-            return {"ok": False, "max_abs_error": None, "max_rel_error": None, "reason": reason, "notes": notes}
+            return {**_unread(f"its answer cannot be read: {error}"), "notes": notes}
 
     def _prepare(self, request: Message) -> Answer:
         """Compile a baseline, ``mode``, within ``seconds``; ``error`` says why it cannot be timed."""
@@ -209,6 +238,8 @@ class Bench:
         from warpsmith_harness.placement import Placement
 
         self._placement = None
+        if self._crowd is not None:
+            return self._crowd.place(request)
         placement = Placement(self._task, self._reference, self._examiner, self.accepted["bytes_moved"], self._memory)
         self._placement = placement
         own = {name: tensor.detach() for name, tensor in state(self._reference).items()}
@@ -226,6 +257,7 @@ class Bench:
             slots=placement.arena.slots,
             recallable=not self.accepted["mutates"],
             rollable=placement.rollable,
+            lent=False,
             output_bytes=sum(tensor.numel() * tensor.element_size() for tensor in outputs.expected),
         )
         return answer, descriptors
@@ -237,6 +269,9 @@ class Bench:
         from warpsmith_harness.problems import summary
         from warpsmith_harness.threads import all_threads
 
+        if self._crowd is not None:
+            with all_threads(self.threads):
+                return self._crowd.time(self._stopwatch, self._baselines, request), []
         call = self._placement.call(request["side"], self._baselines)
         try:
             with all_threads(self.threads):
@@ -251,6 +286,8 @@ class Bench:
         """Compare the output of a timed call, made on ``turn``."""
         from warpsmith_harness.timing import Turn
 
+        if self._crowd is not None:
+            return self._judge_crowded(request), []
         base, slot, roll = request["turn"]
         return self._judge(self._placement.question(Turn(base, slot, roll)), request), []
 
@@ -302,6 +339,9 @@ class Bench:
         from warpsmith_harness.baselines import COMPILE
         from warpsmith_harness.problems import MachineProblem, TaskProblem
 
+        if self._crowd is not None:  # there is no room to keep questions
+            self._resting = None
+            return
         room = _AHEAD_SHARE_OF_MEMORY * self._memory - sum(question.size for question in self._ahead)
         if len(self._ahead) < _QUESTIONS_AHEAD and (not self._ahead or self._ahead[0].size < room):
             try:
@@ -316,6 +356,11 @@ class Bench:
                 self._resting = None
         else:
             self._resting = None
+
+
+def _unread(reason: str) -> Message:
+    """Return the outcome of a comparison in which nothing could be compared."""
+    return {"ok": False, "max_abs_error": None, "max_rel_error": None, "reason": reason}
 
 
 def _failure(error: Exception) -> Message:
@@ -335,7 +380,11 @@ def _failure(error: Exception) -> Message:
 
 
 def main(arguments: List[str]) -> int:
-    """Run the bench. Options: ``channel`` (descriptor), ``spec``, ``pool`` (folders of the queues for devices)."""
+    """Run the bench.
+
+    Options: ``channel`` (descriptor), ``spec``, ``pool`` (folders of the queues for devices), ``memory`` (bytes to take the
+    device's memory for, or 0).
+    """
     options = startup.options(arguments)
     channel = Channel.of_descriptor(options["channel"])
     os.set_inheritable(channel.fileno(), False)
@@ -344,14 +393,17 @@ def main(arguments: List[str]) -> int:
         if problem:
             channel.send({"environment_problem": problem})
             return 3
-        return _serve(channel, options["spec"], options["pool"])
+        return _serve(channel, options["spec"], options["pool"], options["memory"])
     except ChannelClosed:
         return 0
 
 
-def _serve(channel: Channel, spec: Dict[str, Any], pool: List[str]) -> int:
+def _serve(channel: Channel, spec: Dict[str, Any], pool: List[str], memory: int) -> int:
+    from warpsmith_harness.oracle import limit_memory
     from warpsmith_harness.problems import TaskProblem
 
+    if memory:
+        limit_memory(memory)
     machine = _machine(spec["device"])
     spare = SpareTime(pool, device_name(machine.get("gpu_uuid", ""), spec["device"]), spec["class_name"])
     try:

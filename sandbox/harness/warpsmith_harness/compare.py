@@ -13,7 +13,7 @@ from warpsmith_harness.oracle import Oracle, oracle
 
 __all__ = ["Oracle", "compare", "oracle", "own_error", "row_errors"]
 
-_CHUNK = 1 << 24
+_CHUNK = 1 << 22
 _LEAST_ROW = 32
 """Elements of a row from which its own largest error says something of how far rounding goes in it."""
 _OWN_ERRORS = 2.0

@@ -97,15 +97,6 @@ class LoadedTask:
             args, kwargs = _first_rows((args, kwargs), self.rows)
         return self._unseen((args, kwargs))
 
-    def inputs_on_host(self) -> Arguments:
-        """Return fresh forward arguments in the host's memory, for a device that they do not fit on beside others."""
-        device, on_device = self.device, self._make_on_device
-        self.device, self._make_on_device = torch.device("cpu"), False
-        try:
-            return self.inputs()
-        finally:
-            self.device, self._make_on_device = device, on_device
-
     def forward(self, reference: nn.Module, args: Tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the reference without gradients. Raises TaskProblem with the developer's line when it raises."""
 

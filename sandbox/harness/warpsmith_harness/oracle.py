@@ -59,8 +59,8 @@ def oracle(
     """Run a float64 copy of the reference on float64 copies of the inputs; neither is changed.
 
     Operators without float64 on the device are run on the CPU, and those without it anywhere in float32. Tensors that
-    fill more than 30 % of the device's memory, or do not fit in float64, are sampled by rows, if rows do not depend on each other; what ``run`` makes
-    instead of the outputs never is.
+    fill more than 30 % of the device's memory, or do not fit in float64, are sampled by rows, if rows do not depend on
+    each other; what ``run`` makes instead of the outputs never is.
     """
     if run is forward and _too_large(task, reference, args, kwargs):
         sampled = _sampled(task, reference, args, kwargs, "fill over 30 % of the memory")

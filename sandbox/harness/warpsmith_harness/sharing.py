@@ -22,6 +22,7 @@ class Sharing:
         self._incoming: Optional[Region] = None
         self._outgoing: Optional[Region] = None
         self._worker = 0
+        self._lent_bytes = 0
 
     def share(
         self, tensors: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor], request: Message
@@ -49,10 +50,13 @@ class Sharing:
         return {"notes": pack(tensors, self._incoming), "regions": handles}, descriptors
 
     def lend(
-        self, tensors: Sequence[torch.Tensor], output_bytes: int, request: Message
+        self, tensors: Sequence[torch.Tensor], state: Sequence[torch.Tensor], output_bytes: int, request: Message
     ) -> Tuple[Message, List[int]]:
-        """As ``share``, for tensors that the worker uses where they lie; outputs come back through the host's memory."""
-        sizes = (bytes_needed(tensors), output_bytes)
+        """As ``share``, for tensors that the worker uses where they lie, and for others that it copies, ``state``.
+
+        Outputs come back through the host's memory.
+        """
+        sizes = (bytes_needed(tensors) + bytes_needed(state), output_bytes)
         handles: List[Any] = []
         descriptors: List[int] = []
         if request["worker"] != self._worker or not self._fits(sizes):
@@ -63,7 +67,20 @@ class Sharing:
             descriptors = [*self._incoming.descriptors(), *self._outgoing.descriptors()]
         if self._incoming is None:
             raise RuntimeError("nothing is lent")
-        return {"notes": pack(tensors, self._incoming), "regions": handles}, descriptors
+        self._lent_bytes = bytes_needed(tensors)
+        return {"notes": pack(tensors, self._incoming), "state": self.renew(state), "regions": handles}, descriptors
+
+    def renew(self, state: Sequence[torch.Tensor]) -> List[Note]:
+        """Put another state behind the tensors that are lent; returns its notes."""
+        if self._incoming is None:
+            raise RuntimeError("nothing is lent")
+        return pack(state, self._incoming, self._lent_bytes)
+
+    def holds(self, worker: int) -> bool:
+        """Tell whether this worker has the memory that is there now; any other's is let go."""
+        if worker != self._worker:
+            self._close()
+        return self._incoming is not None
 
     def lent(self, notes: Sequence[Note]) -> List[torch.Tensor]:
         """Return tensors that were lent, where they lie."""

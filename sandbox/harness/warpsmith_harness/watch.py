@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import zlib
-from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple, Union
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -53,6 +53,8 @@ ARRANGEMENTS = frozenset(
 )
 """Operators that allocate, copy, cast or fill: they arrange memory and compute nothing."""
 
+_LARGE_BYTES = 256 * 1024 * 1024
+"""Above this nothing is kept twice: the device may have no room for it."""
 _M_PERTURB = -6
 _PERTURBED = 1
 
@@ -112,16 +114,26 @@ def call_watched(
         else:
             result = call()
         tensors, structure = values.flatten(result)
-        early = [values.clone_like(tensor.detach()) for tensor in tensors if tensor.layout == torch.strided]
+        strided = [tensor for tensor in tensors if tensor.layout == torch.strided]
+        early = [_remembered(tensor.detach()) for tensor in strided]
     if device.type == "cuda":
         torch.cuda.synchronize(device)
-    strided = [tensor for tensor in tensors if tensor.layout == torch.strided]
-    late = [index for index, (then, now) in enumerate(zip(early, strided)) if not same_bits(then, now)]
+    late = [index for index, (then, now) in enumerate(zip(early, strided)) if not _as_remembered(then, now)]
     found = [
         finding("late-write", "reject", f"output {index} changed after the call's own stream had finished")
         for index in late
     ]
     return tensors, structure, found
+
+
+def _remembered(tensor: torch.Tensor) -> Union[torch.Tensor, int]:
+    """Return a copy of a tensor, or of a large one a sum over its bytes."""
+    large = tensor.numel() * tensor.element_size() > _LARGE_BYTES
+    return fingerprint(tensor) if large else values.clone_like(tensor)
+
+
+def _as_remembered(then: Union[torch.Tensor, int], now: torch.Tensor) -> bool:
+    return fingerprint(now) == then if isinstance(then, int) else same_bits(then, now)
 
 
 class poisoned_memory:  # noqa: N801  # used like a function
@@ -133,7 +145,8 @@ class poisoned_memory:  # noqa: N801  # used like a function
 
     def __enter__(self) -> None:
         if self._device.type == "cuda":
-            values.poison_memory([size for size in self._sizes for _ in range(2)], self._device)
+            twice = [size for size in self._sizes if size <= _LARGE_BYTES]
+            values.poison_memory([*self._sizes, *twice], self._device)
         else:
             _perturb(_PERTURBED)
 

@@ -22,6 +22,7 @@ from warpsmith_harness import isolate, kernels, load, startup, values
 from warpsmith_harness.candidate import copy_state, load_candidate, state
 from warpsmith_harness.contents import misaligned
 from warpsmith_harness.gradients import NoGradient, differentiate, leaves, wanted_of
+from warpsmith_harness.lent import LentArena, tidy, time_once_warm
 from warpsmith_harness.load import LoadedTask
 from warpsmith_harness.placement import time_side
 from warpsmith_harness.problems import CandidateProblem, place, summary
@@ -31,6 +32,7 @@ from warpsmith_harness.threads import all_threads
 from warpsmith_harness.timing import Arena, Stopwatch, Turn, make_stopwatch
 from warpsmith_harness.trace import device_activity, launches, ownership
 from warpsmith_harness.transport import (
+    Note,
     Region,
     TransportError,
     bytes_needed,
@@ -39,6 +41,7 @@ from warpsmith_harness.transport import (
     open_region,
     pack,
     unpack,
+    views,
 )
 from warpsmith_harness.watch import (
     Checksums,
@@ -75,6 +78,7 @@ class Worker:
         self._arena: Optional[Arena] = None
         self._stopwatch: Optional[Stopwatch] = None
         self._threads = 1
+        self._lent = False
         self._operations: Dict[str, Callable[[Message], Message]] = {
             "load": self._load,
             "answer": self._answer,
@@ -96,6 +100,8 @@ class Worker:
             try:
                 self._open(request.get("regions", []), descriptors)
                 answer = self._operations[request["op"]](request)
+                if self._lent:
+                    tidy(self._task.device)
             except Exception as error:
                 refused = bool(request.get("refusable")) and is_refusal(error, self._task.device)
                 answer = {"problem": _describe(error, self._folder, refused)}
@@ -187,7 +193,7 @@ class Worker:
 
     def _taken(self, request: Message) -> _Call:
         """Take a question's inputs into memory of this process, and its state into the candidate."""
-        tensors = unpack(request["inputs"], self._incoming, self._task.device)
+        tensors = self._inputs(request["inputs"], lent=request["lent"])
         for index in request["misaligned"]:
             tensors[index] = misaligned(tensors[index])
         self._set_state(request["state"])
@@ -218,9 +224,14 @@ class Worker:
 
     def _place(self, request: Message) -> Message:
         """Take the placement's drawn inputs and its state into buffers of this process."""
-        bases = [unpack(notes, self._incoming, self._task.device) for notes in request["bases"]]
+        bases = [self._inputs(notes, lent=request["lent"]) for notes in request["bases"]]
         self._set_state(request["state"])
-        self._arena = Arena(bases, request["structure"], request["slots"], request["rollable"])
+        structure, rollable = request["structure"], request["rollable"]
+        self._arena = (
+            LentArena(bases[0], structure, rollable)
+            if request["lent"]
+            else Arena(bases, structure, request["slots"], rollable)
+        )
         self._stopwatch = make_stopwatch(self._task.device)
         return {}
 
@@ -229,7 +240,10 @@ class Worker:
         if self._arena is None or self._stopwatch is None:
             raise TransportError("there are no buffers to time on")
         with all_threads(self._threads):
-            answer, kept = time_side(self._stopwatch, self._candidate, self._arena, request)
+            if self._lent:
+                answer, kept = time_once_warm(self._stopwatch, self._candidate, self._arena, request, self._task.device)
+            else:
+                answer, kept = time_side(self._stopwatch, self._candidate, self._arena, request)
         if kept is None:
             return answer
         outputs, structure = values.flatten(kept)
@@ -252,6 +266,12 @@ class Worker:
         else:
             notes = [describe(tensor) for tensor in everything]
         return {"structure": structure, "outputs": notes[: len(outputs)], "touched": notes[len(outputs) :]}
+
+    def _inputs(self, notes: List[Note], *, lent: bool) -> List[torch.Tensor]:
+        """Return inputs in memory of this process, or, where they are lent, where they lie."""
+        self._lent = lent
+        take = views if lent else unpack
+        return take(notes, self._incoming, self._task.device)
 
     def _set_state(self, notes: Dict[str, Any]) -> None:
         sent = unpack(list(notes.values()), self._incoming, self._task.device)
