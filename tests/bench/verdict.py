@@ -41,8 +41,11 @@ def rows(device: str) -> Iterator[Row]:
             _judge(judge, folder, "quick")
             yield Row("first quick verdict, baselines included", time.perf_counter() - began, "s")
             quick = [_judge(judge, folder, "quick") for _ in range(3)]
-            yield from _parts("quick verdict", quick, 3.0 if cuda else None, usual["total"])
-            yield from _parts("full verdict", [_judge(judge, folder, "full")], 30.0 if cuda else None, None)
+            yield from _parts("quick verdict", quick, 3.0 if cuda else None, usual)
+            began = time.perf_counter()
+            _judge(judge, folder, "full")
+            yield Row("first full verdict, more baselines included", time.perf_counter() - began, "s")
+            yield from _parts("full verdict", [_judge(judge, folder, "full")], 30.0 if cuda else None, usual)
 
 
 def _build(folder: Path, cache: Path, device: str) -> float:
@@ -61,11 +64,16 @@ def _judge(judge: Judge, folder: Path, tier: Tier) -> Verdict:
     return verdict
 
 
-def _parts(name: str, verdicts: list[Verdict], budget: float | None, usual: float | None) -> Iterator[Row]:
+def _parts(name: str, verdicts: list[Verdict], budget: float | None, usual: dict[str, float]) -> Iterator[Row]:
+    """Yield the median verdict's whole time, then its parts, each beside the usual way's where that has it."""
     middle = sorted(verdicts, key=lambda verdict: verdict.seconds.total)[len(verdicts) // 2]
-    parts = ", ".join(f"{part} {getattr(middle.seconds, part):.2f}" for part in ("build", "guard", "verify", "profile"))
-    yield Row(f"edit to a {name}", middle.seconds.total, "s", budget, usual, parts)
+    note = "usual: import, load_inline, 5 comparisons, 100 calls"
+    yield Row(f"edit to a {name}", middle.seconds.total, "s", budget, usual["total"], note)
+    for part in ("build", "guard", "verify", "profile", "waiting"):
+        yield Row(f"  {name}: {part}", getattr(middle.seconds, part), "s", None, usual.get(part))
     assert middle.profile
     for baseline, speedup in middle.profile.speedup.items():
         note = f"95 % [{speedup.low:.3f}, {speedup.high:.3f}]"
         yield Row(f"  {name}: speed-up over {baseline}", speedup.ratio, "×", note=note)
+    if middle.profile.disturbed:
+        yield Row(f"  {name}: disturbed", 1, "", note=middle.profile.disturbed)
