@@ -112,7 +112,7 @@ class Verifier:
                 failed = plan
                 break
         if self._refused:
-            first = next(iter(self._refused.values()))[:_LONGEST_REFUSAL]
+            first = next(iter(self._refused.values())).removeprefix("Refused: ").partition(";")[0][:_LONGEST_REFUSAL]
             self._notes.append(f"it refuses {', '.join(self._refused)}; what lands runs the original there ({first})")
         self._notes += [f"left out, for {why}: {', '.join(names)}" for why, names in left_out.items() if why]
         report = VerifyReport(

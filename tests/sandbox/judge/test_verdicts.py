@@ -48,9 +48,7 @@ def test_a_full_verdict_has_five_placements_and_harder_inputs(judge: Judge, cand
     verdict = judge.check(candidate(), "full")
     assert verdict.correct, verdict.reason
     assert verdict.profile is not None
-    assert {"large inputs", "tiny inputs", "inputs with flipped signs"} <= {
-        case.name for case in verdict.verify.cases
-    }
+    assert {"large inputs", "tiny inputs", "inputs with flipped signs"} <= {case.name for case in verdict.verify.cases}
     skip_if_disturbed(verdict.profile.disturbed)
     assert len(verdict.profile.samples["candidate"]) >= 5
 
