@@ -112,7 +112,7 @@ def test_two_judges_at_once_disturb_neither(tmp_path: Path, cache: Path, candida
 
 @pytest.mark.parametrize(("where", "seconds"), [("while it is imported", 3), ("in its forward", 8)])
 def test_a_module_that_never_answers_is_given_up_with_all_its_processes(
-    tmp_path: Path, cache: Path, where: str
+    tmp_path: Path, cache: Path, where: str, seconds: int
 ) -> None:
     """Waits without an end have wedged whole runs."""
     hang = "__import__('time').sleep(1000)"
