@@ -16,7 +16,10 @@ from sandbox.errors import EnvironmentFault
 from sandbox.isolation import best_isolation
 from sandbox.judge import Judge
 from sandbox.judge_limits import JudgeLimits
+from sandbox.pool import Pool
+from sandbox.progress import silent
 from sandbox.verdict import Tier, Verdict
+from sandbox.wire import device_name
 from tests.gpu.figures.load import load
 from tests.gpu.figures.pairs import Pair, faster_gelu, same_gelu
 from tests.gpu.figures.results import Line, Results
@@ -83,7 +86,7 @@ class Campaign:
                 with load(name):
                     until = time.monotonic() + share
                     seconds = min(_PROTOCOL_SECONDS, _PROTOCOL_SHARE * share)
-                    self._compare_protocols(figure, name, judge.spec.path, candidate, seconds)
+                    self._compare_protocols(figure, name, judge, candidate, seconds)
                     self._trials(judge, candidate, figure, name, until)
 
     def _trials(self, judge: Judge, candidate: Path, figure: str, name: str, until: float) -> None:
@@ -108,18 +111,18 @@ class Campaign:
                 counts[line["tier"]] += 1
         return [tier for tier in self._tiers if counts[tier] < self._enough]
 
-    def _compare_protocols(self, figure: str, name: str, reference: Path, candidate: Path, seconds: float) -> None:
-        """Let the usual protocols time the same pair under the same load."""
+    def _compare_protocols(self, figure: str, name: str, judge: Judge, candidate: Path, seconds: float) -> None:
+        """Let the usual protocols time the same pair under the same load, alone on the device as verdicts are."""
         script = Path(__file__).with_name("protocols.py")
-        arguments = [reference, candidate / "model_new.py", self._device, round(seconds, 2)]
-        process = subprocess.Popen(
-            [sys.executable, "-W", "ignore", script, *map(str, arguments)], stdout=subprocess.PIPE, text=True
-        )
-        assert process.stdout is not None
-        for text in process.stdout:
-            self._results.add("protocol", figure=figure, load=name, **json.loads(text))
-        if process.wait():
-            print(f"{figure} {name}: the usual protocols ended with code {process.returncode}", flush=True)
+        arguments = [judge.spec.path, candidate / "model_new.py", self._device, round(seconds, 2)]
+        command = [sys.executable, "-W", "ignore", script, *map(str, arguments)]
+        pool = Pool(device_name(judge.environment.get("gpu_uuid", ""), self._device), figure, lambda: None)
+        with pool.exclusive("profile", "timing", silent), _ended(command) as process:
+            assert process.stdout is not None
+            for text in process.stdout:
+                self._results.add("protocol", figure=figure, load=name, **json.loads(text))
+            if process.wait():
+                print(f"{figure} {name}: the usual protocols ended with code {process.returncode}", flush=True)
 
     def _calibrated(self, judge: Judge, candidate: Path, elements: int) -> float:
         """Return the share of elements to save so that the candidate takes 0.9 of the time; measured once a device."""
@@ -142,6 +145,17 @@ class Campaign:
             if profile is not None and not profile.disturbed and "eager" in profile.speedup:
                 return 1 / profile.speedup["eager"].ratio
         raise EnvironmentFault("The candidate that calibrates could not be timed undisturbed.")
+
+
+@contextmanager
+def _ended(command: Sequence[str | Path]) -> Iterator[subprocess.Popen[str]]:
+    """Run a program whose output is read, and end it with the block."""
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
 
 
 @contextmanager
