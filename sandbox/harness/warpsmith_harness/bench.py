@@ -265,22 +265,26 @@ class Bench:
     def _time(self, request: Message) -> Answer:
         """Time a batch of ``side``; see ``placement.time_side``. ``error`` says why a baseline cannot be made ready."""
         from warpsmith_harness.baselines import EAGER
-        from warpsmith_harness.placement import COPY, time_side
+        from warpsmith_harness.placement import COPY
         from warpsmith_harness.problems import summary
         from warpsmith_harness.threads import all_threads
 
-        if self._crowd is not None:
-            with all_threads(self.threads):
-                return self._crowd.time(self._stopwatch, self._baselines, request), []
-        call = self._placement.call(request["side"], self._baselines)
         try:
             with all_threads(self.threads):
-                return time_side(self._stopwatch, call, self._placement.arena, request)[0], []
+                return self._timed(request), []
         except Exception as error:
             if request["kind"] not in ("graph", "warm") or request["side"] in (EAGER, COPY):
                 raise
             doing = "be captured into a CUDA graph" if request["kind"] == "graph" else "run on new buffers"
             return {"error": f"it cannot {doing}: {summary(error)}"}, []
+
+    def _timed(self, request: Message) -> Message:
+        from warpsmith_harness.placement import time_side
+
+        if self._crowd is not None:
+            return self._crowd.time(self._stopwatch, self._baselines, request)
+        call = self._placement.call(request["side"], self._baselines)
+        return time_side(self._stopwatch, call, self._placement.arena, request)[0]
 
     def _recall(self, request: Message) -> Answer:
         """Compare the output of a timed call, made on ``turn``."""
@@ -296,19 +300,27 @@ class Bench:
         from warpsmith_harness.original import profile
         from warpsmith_harness.threads import all_threads
 
+        self._make_room()
         with all_threads(self.threads):
             return {**self.accepted, **profile(self._task, self.accepted)}, []
 
     def _idle(self, request: Message) -> Answer:  # noqa: ARG002  # every operation takes its request
         """Stop preparing, as every request does: the device is to be somebody else's."""
+        self._make_room()
         return {}, []
 
     def _prepare_mode(self, mode: str, seconds: float, wanted_elsewhere: Callable[[], bool]) -> None:
         """Compile a mode, until the bench is wanted elsewhere."""
         from warpsmith_harness.threads import all_threads
 
+        self._make_room()
         with all_threads(self.threads):
             self._baselines.prepare(mode, self._run_once, seconds, wanted_elsewhere)
+
+    def _make_room(self) -> None:
+        """Give back what is lent to no worker any more, where room is short."""
+        if self._crowd is not None:
+            self._crowd.release()
 
     def _run_once(self, call: Callable[..., Any]) -> None:
         import torch
@@ -340,6 +352,7 @@ class Bench:
         from warpsmith_harness.problems import MachineProblem, TaskProblem
 
         if self._crowd is not None:  # there is no room to keep questions
+            self._make_room()
             self._resting = None
             return
         room = _AHEAD_SHARE_OF_MEMORY * self._memory - sum(question.size for question in self._ahead)

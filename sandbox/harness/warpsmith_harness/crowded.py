@@ -49,6 +49,7 @@ _EXAMINED_SHARE = 0.02
 _FEWEST_ROWS = 2
 _COPY_SHARE = 0.02
 _ROLL = 0.37
+_NOBODY = -1
 _GIBIBYTE = 1024**3
 
 Answer = Tuple[Message, List[int]]
@@ -276,10 +277,19 @@ class Crowd:
         outputs, structure = values.flatten(self._task.forward(self._reference, tuple(args), kwargs))
         return Question(self._lent, self._structure, {}, [out.detach() for out in outputs], structure, exact)
 
+    def release(self) -> None:
+        """Give back the memory that was lent, where no worker needs it any more."""
+        self._arena = None
+        self._lent = []
+        self._sharing.holds(_NOBODY)
+        tidy(self._task.device)
+
     def _lend(self, request: Message) -> Answer:
         """Lend new inputs; where they do not fit beside those that this worker has, those are renewed in place."""
         self._arena = None
         held = self._sharing.holds(request["worker"])
+        self._lent = self._lent if held else []
+        tidy(self._task.device)
         self._examiner.new_state()
         own = {name: tensor.detach() for name, tensor in state(self._reference).items()}
         if held and not self._fits_twice():
@@ -298,6 +308,7 @@ class Crowd:
     def _lend_new(self, own: Sequence[torch.Tensor], request: Message) -> Answer:
         self._lent = []
         tensors, self._structure = self._drawn()
+        tidy(self._task.device)
         output_bytes = sum(-(-note["bytes"] // ALIGNMENT) * ALIGNMENT for note in self._sizes.notes)
         answer, descriptors = self._sharing.lend(tensors, own, output_bytes, request)
         self._notes = answer.pop("notes")
@@ -312,7 +323,6 @@ class Crowd:
         for index, tensor in enumerate(tensors):
             memory = tensor.as_strided((span(tensor),), (1,)).cpu()
             tensors[index] = memory.as_strided(tensor.shape, tensor.stride())
-        tidy(self._task.device)
         return tensors, structure
 
     def _fits_twice(self) -> bool:

@@ -110,7 +110,7 @@ class CudaRegion(Region):
 
     def bytes(self, start: int, size: int, device: torch.device) -> torch.Tensor:
         """See ``Region``."""
-        return torch.as_tensor(_DeviceBytes(self.address + start, size), device=device)
+        return bytes_at(self.address + start, size, device)
 
     def close(self) -> None:
         """Free the memory, or close it where another process owns it."""
@@ -123,21 +123,14 @@ class CudaRegion(Region):
             raise TransportError(f"{call} failed with error {code}")
 
 
-class _DeviceBytes:
-    """Device memory as torch takes it over without copying (the CUDA array interface)."""
-
-    def __init__(self, address: int, size: int) -> None:
-        self.__cuda_array_interface__ = {
-            "shape": (size,),
-            "typestr": "|u1",
-            "data": (address, False),
-            "strides": None,
-            "version": 3,
-        }
-
-
 class _IpcHandle(ctypes.Structure):
     _fields_ = [("reserved", ctypes.c_char * _IPC_HANDLE_BYTES)]
+
+
+def bytes_at(address: int, size: int, device: torch.device) -> torch.Tensor:
+    """Return memory that somebody else owns as a tensor of bytes; numpy is not needed, as for torch's public ways."""
+    storage = torch._C._construct_storage_from_data_pointer(address, device, size)
+    return torch.empty(0, dtype=torch.uint8, device=device).set_(storage, 0, (size,), (1,))
 
 
 def make_region(kind: str, size: int) -> Region:

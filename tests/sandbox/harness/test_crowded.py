@@ -12,6 +12,7 @@ from warpsmith_harness.crowded import Sizes, accept_rows, measure
 from warpsmith_harness.lent import LentArena, contents_sum, exchange
 from warpsmith_harness.problems import TaskProblem
 from warpsmith_harness.timing import Turn
+from warpsmith_harness.transport import bytes_at, make_region, pack, views
 
 GIB = 1024**3
 CARD = 140 * GIB
@@ -100,3 +101,16 @@ def test_timed_calls_get_new_contents_where_the_inputs_lie() -> None:
     assert given.data_ptr() == tensor.data_ptr()
     assert not torch.equal(given, before)
     assert torch.equal(same, torch.arange(64))
+
+
+def test_memory_of_others_is_a_tensor_without_being_copied() -> None:
+    region = make_region("host", 4096)
+    kept = torch.arange(8, dtype=torch.int16)
+    notes = pack([kept, torch.randn(3, 4).t()], region)
+    there, transposed = views(notes, region, torch.device("cpu"))
+    same = bytes_at(region.address, 16, torch.device("cpu")).view(torch.int16)
+    same[3] = 77
+    assert there[3] == 77
+    assert transposed.stride() == (1, 4)
+    del there, transposed
+    region.close()
