@@ -37,7 +37,8 @@ def report(verdict: Verdict) -> str:
         "seconds  "
         + "  ".join(
             f"{part} {getattr(verdict.seconds, part):.2f}" for part in ("build", "guard", "verify", "profile", "total")
-        ),
+        )
+        + (f", and {verdict.seconds.waiting:.2f} waiting for the device" if verdict.seconds.waiting else ""),
     ]
     return "\n".join(lines)
 
