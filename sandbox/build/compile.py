@@ -9,10 +9,11 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 
+from sandbox.build import calls
 from sandbox.build import diagnostics as reduce
 from sandbox.build.advice import from_assembler
 from sandbox.build.compiling import LIBRARY, Compiled, Outcome, blame_the_machine, compile_and_link, object_path
@@ -71,6 +72,12 @@ class _Job:
     target: Target
     arch: str
 
+    @cached_property
+    def everything(self) -> Sources:
+        """The workspace's sources and the one that goes with them."""
+        launchers = [launcher for parsed in self.parsed.values() for launcher in parsed.launchers]
+        return replace(self.sources, sources=(*self.sources.sources, Source(calls.FILE, calls.source(launchers))))
+
     def object_key(self, source: Source) -> str:
         seen = [(name, _sha256(data)) for name, data in sorted(self.sources.headers.items())]
         command = self.target.compile_command(source, "")
@@ -81,7 +88,7 @@ class _Job:
         return _hash(FORMAT, self.target.identity, command, _sha256(text), _sha256(stub))
 
     def key(self) -> str:
-        objects = [self.object_key(source) for source in self.sources.sources]
+        objects = [self.object_key(source) for source in self.everything.sources]
         return _hash(FORMAT, self.arch, self.target.link_command([], ""), objects)
 
 
@@ -186,15 +193,15 @@ def _build(job: _Job, run: _Run) -> _Result:
 
 
 def _build_now(job: _Job, key: str, run: _Run) -> _Result:
-    keys = {source.file: job.object_key(source) for source in job.sources.sources}
+    keys = {source.file: job.object_key(source) for source in job.everything.sources}
     compiled = {file: found for file, each in keys.items() if (found := _recall_object(run.objects, each))}
-    missing = [source for source in job.sources.sources if source.file not in compiled]
+    missing = [source for source in job.everything.sources if source.file not in compiled]
     apart = {each.file: phases for each in missing if (phases := job.target.phases(each, object_path(each.file)))}
     ready = {file: each.data for file, each in compiled.items() if each.data is not None}
     wait = partial(run.progress, Stage("build", "waiting for other compilers to end"))
     with compile_slots(run.cache / "slots", len(missing) + len(apart), waiting=wait, cancel=run.cancel) as slots:
-        names = ", ".join(source.file for source in missing)
-        run.progress(Stage("build", f"compiling {names}" if missing else "linking"))
+        names = ", ".join(source.file for source in missing if source.file != calls.FILE)
+        run.progress(Stage("build", f"compiling {names}" if names else "linking"))
         outcome = _compile(job, ready, apart, slots, run)
     for file, each in outcome.compiled.items():
         if each.data is not None:
@@ -215,7 +222,7 @@ def _compile(job: _Job, ready: Mapping[str, bytes], apart: Mapping[str, Phases],
     halves: dict[str, Half] = {}
     if apart:
         with run.work_folder() as folder:
-            halves, status = compile_halves(job.sources, apart, job.target, folder, run.ninja(slots, run.seconds))
+            halves, status = compile_halves(job.everything, apart, job.target, folder, run.ninja(slots, run.seconds))
             failed = _failed(halves, timed_out=ran_out_of_time(status))
             if failed.timed_out or any(_known_errors(*each) for each in failed.compiled.items()):
                 blame_the_machine(failed, folder, status)
@@ -224,7 +231,7 @@ def _compile(job: _Job, ready: Mapping[str, bytes], apart: Mapping[str, Phases],
     known = {file: halves[file].with_host(_recall_host(run.hosts, each)) for file, each in keys.items()}
     left = max(1.0, run.seconds - (time.monotonic() - began))
     with run.work_folder() as folder:
-        outcome = compile_and_link(job.sources, job.target, ready, known, folder, run.ninja(slots, left))
+        outcome = compile_and_link(job.everything, job.target, ready, known, folder, run.ninja(slots, left))
     for file, each in outcome.compiled.items():
         if each.is_host and each.data is not None:
             run.hosts.put(keys[file], {_OBJECT: each.data})

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from sandbox.build import calls
 from sandbox.build.phases import Phases, take_apart
 from sandbox.build.sources import Source
 from sandbox.build.toolchain import (
@@ -81,7 +82,7 @@ class Target:
 
     def phases(self, source: Source, output: str) -> Phases | None:
         """Return the commands that nvcc runs for one file; null for another compiler, and where they are not known."""
-        return take_apart(self._compiler_for(source), source.file, output) if self.suffix == ".cu" else None
+        return take_apart(self._compiler_for(source), source.file, output) if source.file.endswith(".cu") else None
 
     def link_command(self, objects: Iterable[str], output: str) -> list[str]:
         """Return the command that links all objects; a library is found again at run time where it was found now."""
@@ -90,6 +91,8 @@ class Target:
         return [self.linker, "-shared", *objects, "-o", output, *files, *paths, *self.search, *self.link_flags]
 
     def _compiler_for(self, source: Source) -> list[str]:
+        if source.file == calls.FILE:
+            return [self.linker, *calls.FLAGS]
         named = [library for library in self.libraries if library.name in source.libraries]
         return [*self.compiler, *self.compile_flags(source), *(f"-I{library.include}" for library in named)]
 

@@ -19,8 +19,9 @@ import ctypes
 import keyword
 import linecache
 import operator
+import struct
 import types
-from typing import Any, Callable, Dict, List, NoReturn
+from typing import Any, Callable, Dict, List, NoReturn, Optional, Tuple
 
 import torch
 
@@ -31,6 +32,7 @@ _NUMBERS = {
     "float64": ctypes.c_double,
     "bool": ctypes.c_bool,
 }
+_PACKED = {"int32": "i", "int64": "q", "float32": "f", "float64": "d", "bool": "?", "pointer": "Q"}
 _LIMITS = {"int32": 2**31, "int64": 2**63}
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
@@ -68,15 +70,13 @@ def bind(manifest: Dict[str, Any], name: str) -> types.ModuleType:
 def _bind_function(library: ctypes.CDLL, function: Dict[str, Any], module: str) -> Callable[..., None]:
     """Make the checked function of one launcher by writing its Python source: loops over checks cost twice the time."""
     params = function["params"]
-    types_in_c: List[Any] = [_NUMBERS[p["dtype"]] if p["kind"] == "scalar" else ctypes.c_void_p for p in params]
-    launch = library[function["name"]]
-    launch.argtypes = types_in_c + ([ctypes.c_void_p] if function["has_stream"] else [])
-    launch.restype = ctypes.c_int
-    source = _source(function)
+    launch, pack = _launcher(library, function)
+    source = _source(function, packed=pack is not None)
     file = f"<binding of {function['name']}>"
     linecache.cache[file] = (len(source), None, source.splitlines(True), file)
     scope: Dict[str, Any] = {
         "_launch": launch,
+        "_pack": pack,
         "_plain": _PLAIN,
         "_type": type,
         "_bump": _version_bumper(),
@@ -92,7 +92,23 @@ def _bind_function(library: ctypes.CDLL, function: Dict[str, Any], module: str) 
     return bound
 
 
-def _source(function: Dict[str, Any]) -> str:
+def _launcher(library: ctypes.CDLL, function: Dict[str, Any]) -> Tuple[Any, Optional[Callable[..., bytes]]]:
+    """Return a launcher and what packs its arguments, or the launcher itself and None where it takes them one by one."""
+    kinds = [p["dtype"] if p["kind"] == "scalar" else "pointer" for p in function["params"]]
+    kinds += ["pointer"] if function["has_stream"] else []
+    try:
+        launch = library[f"_warpsmith_{function['name']}"]
+    except AttributeError:
+        launch = library[function["name"]]
+        types_in_c: List[Any] = [_NUMBERS.get(kind, ctypes.c_void_p) for kind in kinds]
+        launch.argtypes = types_in_c
+        launch.restype = ctypes.c_int
+        return launch, None
+    launch.restype = ctypes.c_int
+    return launch, struct.Struct("=" + "".join(_PACKED[kind] for kind in kinds)).pack
+
+
+def _source(function: Dict[str, Any], packed: bool) -> str:
     """Write the Python source of one function."""
     params, has_stream = function["params"], function["has_stream"]
     names = _python_names(params)
@@ -106,8 +122,9 @@ def _source(function: Dict[str, Any]) -> str:
             lines += _pointer_lines(index, name, param, has_stream)
     lines += [f"    if {n} is not None: _bump(({n},))" for n, p in zip(names, params) if p["kind"] == "output"]
     values = [n if p["kind"] == "scalar" else f"_p{i}" for i, (n, p) in enumerate(zip(names, params))]
+    values += ["_stream(_device)"] if has_stream else []
+    call = f"_launch(_pack({', '.join(values)}))" if packed else f"_launch({', '.join(values)})"
     if has_stream:
-        call = f"_launch({', '.join([*values, '_stream(_device)'])})"
         lines += [
             "    _current = _current_device()",
             "    if _device is None or _device == _current:",
@@ -117,7 +134,7 @@ def _source(function: Dict[str, Any]) -> str:
             f"        with _cuda.device(_device): _code = {call}",
         ]
     else:
-        lines.append(f"    _code = _launch({', '.join(values)})")
+        lines.append(f"    _code = {call}")
     lines.append(f"    if _code: _fail({function['name']!r}, _code, {has_stream})")
     return "\n".join(lines) + "\n"
 
@@ -127,7 +144,7 @@ def _pointer_lines(index: int, name: str, param: Dict[str, Any], has_stream: boo
     place = "is_cuda" if has_stream else "is_cpu"
     fits = f"_type({name}) in _plain and {name}.dtype is _{param['dtype']} and {name}.{place}{contiguous}"
     lines = [
-        f"    if {name} is None: _p{index} = None",
+        f"    if {name} is None: _p{index} = 0",
         f"    elif {fits}:",
         f"        _p{index} = {name}.data_ptr()",
     ]

@@ -7,14 +7,16 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType
 
 import pytest
 import torch
 from warpsmith_harness import kernels
 
-from sandbox.build import Built
+from sandbox.build import Built, build_kernels
 from sandbox.build.toolchain import Nvcc
+from sandbox.isolation import Isolation
 
 from .conftest import SCALE_CU
 
@@ -38,11 +40,20 @@ extern "C" int type(const int* lambda, int* lambda_, int _private) { *lambda_ = 
 """
 
 
-@pytest.fixture
-def bound(build: Callable[..., Built]) -> ModuleType:
-    built = build({"all.cpp": SOURCE})
+@pytest.fixture(scope="module", params=["packed", "one by one"])
+def bound(tmp_path_factory: pytest.TempPathFactory, isolation: Isolation, request: pytest.FixtureRequest) -> ModuleType:
+    """The launchers as the build makes them, and as they are where nothing takes their arguments packed."""
+    folder = tmp_path_factory.mktemp("bound")
+    (folder / "kernels").mkdir()
+    (folder / "kernels/all.cpp").write_text(SOURCE)
+    built = build_kernels(folder / "kernels", arch="cpu", cache=folder / "cache", isolation=isolation)
     assert built.manifest is not None
-    return kernels.bind(built.manifest.to_json(), "project.kernels")
+    manifest = built.manifest.to_json()
+    if request.param == "one by one":
+        manifest["library"] = str(folder / "plain.so")
+        command = ["g++", "-shared", "-fPIC", folder / "kernels/all.cpp", "-o", manifest["library"]]
+        subprocess.run(command, check=True)
+    return kernels.bind(manifest, "project.kernels")
 
 
 def test_a_call_computes(bound: ModuleType) -> None:
@@ -106,6 +117,19 @@ def test_what_does_not_fit_is_refused(
 ) -> None:
     with pytest.raises(error, match=message):
         bound.add(*arguments)
+
+
+def test_calls_of_several_threads_do_not_mix_their_arguments(bound: ModuleType) -> None:
+    def call(number: int) -> bool:
+        out = torch.empty(4, dtype=torch.int64)
+        for _ in range(2000):
+            bound.echo(out, number, -number, number / 4, True)
+            if out.tolist() != [number, -number, number, 1]:
+                return False
+        return True
+
+    with ThreadPoolExecutor(4) as threads:
+        assert all(threads.map(call, range(4)))
 
 
 def test_a_small_integer_is_checked_too(bound: ModuleType) -> None:
