@@ -7,15 +7,13 @@ verdict needs while nobody waits for it.
 from __future__ import annotations
 
 import os
-import platform
 import sysconfig
 import time
-import traceback
-from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from warpsmith_harness import startup
 from warpsmith_harness.device_queue import SpareTime, device_name
+from warpsmith_harness.machine import machine_of
 from warpsmith_harness.protocol import Channel, ChannelClosed, Message
 
 Answer = Tuple[Message, List[int]]
@@ -46,12 +44,11 @@ class Bench:
         import torch
 
         from warpsmith_harness.baselines import Baselines
-        from warpsmith_harness.crowded import Crowd, accept_rows, measure
-        from warpsmith_harness.lent import tidy
+        from warpsmith_harness.crowded import Crowd
         from warpsmith_harness.load import load_task
         from warpsmith_harness.oracle import memory
-        from warpsmith_harness.original import accept
         from warpsmith_harness.questions import Examiner, Question
+        from warpsmith_harness.room import accept_task
         from warpsmith_harness.sharing import Sharing
         from warpsmith_harness.timing import make_stopwatch
         from warpsmith_harness.variants import Variants
@@ -61,11 +58,7 @@ class Bench:
         if task.device.type == "cuda":
             torch.cuda.set_device(task.device)
         self._memory = memory(task.device)
-        sizes = measure(task)
-        tidy(task.device)
-        crowded = sizes.crowded(self._memory)
-        self.accepted = accept_rows(task, sizes, self._memory) if crowded else accept(task)
-        tidy(task.device)
+        sizes, self.accepted = accept_task(task, self._memory)
         self._reference = task.reference()
         self._examiner = Examiner(task, self._reference, self.accepted["state_strength"])
         self._variants = Variants(task, self._reference, self._examiner)
@@ -76,9 +69,12 @@ class Bench:
         torch.set_num_threads(self._few_threads)
         self._stopwatch = make_stopwatch(task.device)
         self._sharing = Sharing(task.device)
-        moved = self.accepted["bytes_moved"]
         self._crowd = (
-            Crowd(task, self._reference, self._examiner, self._sharing, sizes, moved, self._memory) if crowded else None
+            Crowd(
+                task, self._reference, self._examiner, self._sharing, sizes, self.accepted["bytes_moved"], self._memory
+            )
+            if self.accepted.get("crowded")
+            else None
         )
         self._ahead: List[Question] = []
         self._asked: List[Question] = []
@@ -122,6 +118,8 @@ class Bench:
 
     def serve(self) -> int:
         """Answer until the parent is gone; prepare the next verdict while it rests."""
+        from warpsmith_harness.problems import failure
+
         while True:
             if self._resting is not None and not self._channel.ready(0):
                 self._rest(self._resting)
@@ -134,7 +132,7 @@ class Bench:
             try:
                 answer, descriptors = self._operations[request["op"]](request)
             except Exception as error:
-                answer = _failure(error)
+                answer = failure(error)
             self._channel.send({**answer, "id": request["id"]}, descriptors)
 
     def _draw(self, request: Message) -> Answer:
@@ -376,22 +374,6 @@ def _unread(reason: str) -> Message:
     return {"ok": False, "max_abs_error": None, "max_rel_error": None, "reason": reason}
 
 
-def _failure(error: Exception) -> Message:
-    """Return the answer for an operation that raised: whose fault it is."""
-    import torch
-
-    from warpsmith_harness.problems import TaskProblem, machine_problem
-
-    if isinstance(error, TaskProblem):
-        return {"task_problem": [error.what, error.where, error.next_step]}
-    if isinstance(error, torch.cuda.OutOfMemoryError):
-        return {"task_problem": [f"It does not fit beside its copies: {error}", "", "Give smaller inputs."]}
-    machine = machine_problem(error)
-    if machine is not None:
-        return {"machine_problem": [machine.number, machine.where]}
-    return {"fault": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()[-8000:]}
-
-
 def main(arguments: List[str]) -> int:
     """Run the bench.
 
@@ -417,7 +399,7 @@ def _serve(channel: Channel, spec: Dict[str, Any], pool: List[str], memory: int)
 
     if memory:
         limit_memory(memory)
-    machine = _machine(spec["device"])
+    machine = machine_of(spec["device"])
     spare = SpareTime(pool, device_name(machine.get("gpu_uuid", ""), spec["device"]), spec["class_name"])
     try:
         bench = Bench(channel, spec, spare)
@@ -434,32 +416,3 @@ def _serve(channel: Channel, spec: Dict[str, Any], pool: List[str], memory: int)
     }
     channel.send(told)
     return bench.serve()
-
-
-def _machine(device: str) -> Dict[str, Any]:
-    """Return what times depend on, as this interpreter sees it."""
-    import torch
-
-    found: Dict[str, Any] = {
-        "device": "cpu",
-        "sm": None,
-        "torch": torch.__version__,
-        "cuda": torch.version.cuda,
-        "python": platform.python_version(),
-        "cpu": _cpu_name(),
-    }
-    if device != "cpu":
-        from warpsmith_harness.trace import multiprocessor
-
-        properties = torch.cuda.get_device_properties(device)
-        major, minor = torch.cuda.get_device_capability(device)
-        found.update(device=properties.name, sm=f"sm_{major}{minor}", gpu_uuid=str(getattr(properties, "uuid", "")))
-        found.update(multiprocessor=multiprocessor(device))
-    return found
-
-
-def _cpu_name() -> str:
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.machine()

@@ -18,9 +18,7 @@ timed calls are renewed in place, by exchanging parts of each input. The task it
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, List, Optional, Sequence, Tuple
 
 import torch
 from torch import nn
@@ -31,164 +29,20 @@ from warpsmith_harness.candidate import state
 from warpsmith_harness.compare import oracle
 from warpsmith_harness.lent import PIECE_BYTES, LentArena, contents_sum, exchange, tidy, time_once_warm
 from warpsmith_harness.load import LoadedTask
-from warpsmith_harness.original import accept
 from warpsmith_harness.placement import COPY
 from warpsmith_harness.problems import TaskProblem
 from warpsmith_harness.protocol import Message
 from warpsmith_harness.questions import Examiner, Question
+from warpsmith_harness.room import USABLE, Sizes, flat_outputs
 from warpsmith_harness.sharing import Sharing
-from warpsmith_harness.subject import input_names
 from warpsmith_harness.timing import Call, Stopwatch
-from warpsmith_harness.transport import ALIGNMENT, Note, describe, span
+from warpsmith_harness.transport import ALIGNMENT, Note, span
 
-_COPIES = 12
-"""What judging as usual holds of inputs and outputs at once, in both processes: bases, slots, questions, shared memory."""
-_STATES = 5
-_USABLE = 0.95
-_EXAMINED_SHARE = 0.02
-_FEWEST_ROWS = 2
 _COPY_SHARE = 0.02
 _ROLL = 0.37
 _NOBODY = -1
-_GIBIBYTE = 1024**3
 
 Answer = Tuple[Message, List[int]]
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """How large a task is, in bytes, and what its outputs look like.
-
-    Attributes:
-        inputs, outputs, state: Bytes.
-        rows: Entries of the first dimension of the first input.
-        notes: Of the outputs (``transport.describe``).
-        structure: Of the outputs.
-        names: Of the inputs, with the bytes of each.
-        signature: One line on each input and output.
-    """
-
-    inputs: int
-    outputs: int
-    state: int
-    rows: int
-    notes: List[Note]
-    structure: Any
-    names: Dict[str, int]
-    signature: List[str]
-
-    @property
-    def all(self) -> int:
-        """Bytes of all the task's tensors."""
-        return self.inputs + self.outputs + self.state
-
-    def crowded(self, memory: int) -> bool:
-        """Tell whether judging as usual would not fit."""
-        return _COPIES * (self.inputs + self.outputs) + _STATES * self.state > _USABLE * memory
-
-    def check(self, memory: int) -> None:
-        """Raise where the task does not fit even so."""
-        needed = self.inputs + 2 * self.outputs + 3 * self.state
-        if needed > _USABLE * memory:
-            raise TaskProblem(
-                f"Its tensors fill {_gib(self.all)} of the device's {_gib(memory)}, and judging it takes {_gib(needed)}: "
-                f"inputs once ({_gib(self.inputs)}), outputs twice ({_gib(2 * self.outputs)}), state three times "
-                f"({_gib(3 * self.state)}).",
-                "",
-                "Give smaller inputs.",
-            )
-        host = max(self.outputs, self.inputs)
-        if host > _USABLE * _host_memory():
-            raise TaskProblem(
-                f"Its tensors cross through the host's memory, up to {_gib(host)} at a time, and {_gib(_host_memory())} are "
-                "free there.",
-                "",
-                "Free some memory, or give smaller inputs.",
-            )
-
-
-def measure(task: LoadedTask) -> Sizes:
-    """Run the reference once and return how large everything is."""
-    reference = task.reference()
-    args, kwargs = task.inputs()
-    tensors, _ = values.flatten((args, kwargs))
-    names = input_names(reference, args, kwargs)
-    sizes = {name: _bytes(tensor) for name, tensor in zip(names, tensors)}
-    rows = next((tensor.shape[0] for tensor in tensors if tensor.dim()), 0)
-    signature = [values.describe(name, tensor) for name, tensor in zip(names, tensors)]
-    own = sum(_bytes(tensor) for tensor in state(reference).values())
-    outputs, structure = _flat_outputs(task, task.forward(reference, args, kwargs))
-    single = len(outputs) == 1
-    signature += [values.describe("output" if single else f"output {i}", out) for i, out in enumerate(outputs)]
-    return Sizes(
-        sum(sizes.values()),
-        sum(_bytes(tensor) for tensor in outputs),
-        own,
-        rows,
-        [describe(tensor) for tensor in outputs],
-        structure,
-        sizes,
-        signature,
-    )
-
-
-def accept_rows(task: LoadedTask, sizes: Sizes, memory: int) -> Dict[str, Any]:
-    """Examine a task on its first rows; return what ``original.accept`` does, for the whole of it.
-
-    Raises:
-        TaskProblem: It does not fit, has too few rows to be examined in part, or asks for what takes more room.
-    """
-    sizes.check(memory)
-    _check_asked(task)
-    share = _EXAMINED_SHARE * memory / max(1, sizes.inputs + sizes.outputs)
-    task.rows = max(_FEWEST_ROWS, int(sizes.rows * share))
-    if task.rows * (sizes.inputs + sizes.outputs) > 2 * _EXAMINED_SHARE * memory * max(1, sizes.rows):
-        raise TaskProblem(
-            f"Its tensors fill {_gib(sizes.all)} of the device's {_gib(memory)}, so it would be examined on some of its rows, "
-            f"and it has only {sizes.rows} along its first dimension.",
-            "",
-            "Give smaller inputs, or more rows of smaller ones.",
-        )
-    rows = task.rows
-    part = measure(task)
-    accepted = accept(task)
-    task.rows = None
-    if accepted["mutates"]:
-        raise TaskProblem(
-            f"Its forward changes {', '.join(accepted['mutates'])}, and its tensors fill {_gib(sizes.all)} of the device's "
-            f"{_gib(memory)}: there is no room for copies to tell what was changed.",
-            "",
-            "Give smaller inputs.",
-        )
-    unused = [name for name in sizes.names if name in accepted["ignores"]]
-    left_out = sum(sizes.names[name] - part.names[name] for name in unused)
-    grown = sizes.inputs + sizes.outputs - part.inputs - part.outputs - left_out
-    lines = [
-        line for line in accepted["signature"] if line.split(":")[0] not in {s.split(":")[0] for s in sizes.signature}
-    ]
-    note = (
-        f"Its tensors fill {sizes.all / memory:.0%} of the memory ({_gib(sizes.all)} of {_gib(memory)}): inputs are there once "
-        f"for both sides, which take turns with the rest; it was examined on {rows} of {sizes.rows} rows; CUDA graphs, which "
-        "keep copies of their own, are not timed."
-    )
-    return {
-        **accepted,
-        "notes": [*accepted["notes"], note],
-        "bytes_moved": accepted["bytes_moved"] + grown,
-        "least_bytes": sizes.outputs,
-        "signature": [*sizes.signature[: len(sizes.names)], *lines, *sizes.signature[len(sizes.names) :]],
-        "crowded": True,
-    }
-
-
-def _check_asked(task: LoadedTask) -> None:
-    asked = [name for name, there in (("gradients", "gradients"), ("dynamic sizes", "dynamic")) if task.spec.get(there)]
-    if asked:
-        raise TaskProblem(
-            f"Its tensors leave no room on the device for {' and '.join(asked)}.",
-            "",
-            f"Judge it without {' and '.join(asked)}, or give smaller inputs.",
-        )
 
 
 class Crowd:
@@ -286,6 +140,12 @@ class Crowd:
 
     def _lend(self, request: Message) -> Answer:
         """Lend new inputs; where they do not fit beside those that this worker has, those are renewed in place."""
+        if self._task.device.type == "cuda" and request["transport"] != "cuda":
+            raise TaskProblem(
+                "Its tensors leave no room on the device for copies, and here processes cannot share the device's memory.",
+                "CUDA IPC",
+                "Give smaller inputs, or judge it where CUDA IPC works.",
+            )
         self._arena = None
         held = self._sharing.holds(request["worker"])
         self._lent = self._lent if held else []
@@ -326,7 +186,7 @@ class Crowd:
         return tensors, structure
 
     def _fits_twice(self) -> bool:
-        return 2 * self._sizes.inputs + 3 * self._sizes.state < _USABLE * self._memory
+        return 2 * self._sizes.inputs + 3 * self._sizes.state < USABLE * self._memory
 
     def _copy(self) -> Call:
         source = torch.zeros(self._copied, dtype=torch.uint8, device=self._task.device)
@@ -352,7 +212,7 @@ class Crowd:
     def _finite(self) -> float:
         """Return the smallest share of finite elements among the outputs."""
         args, kwargs = values.rebuild(self._structure, self._lent)
-        outputs, _ = _flat_outputs(self._task, self._task.forward(self._reference, tuple(args), kwargs))
+        outputs, _ = flat_outputs(self._task, self._task.forward(self._reference, tuple(args), kwargs))
         counted = [out.reshape(-1) for out in outputs if out.numel()]
         return min((_finite_share(out) for out in counted), default=1.0)
 
@@ -361,30 +221,6 @@ class Changed(Exception):
     """What was lent is not as it was."""
 
 
-def _flat_outputs(task: LoadedTask, output: Any) -> Tuple[List[torch.Tensor], Any]:
-    try:
-        return values.flatten(output)
-    except values.Unsupported as error:
-        advice = "Judge a module whose forward returns tensors, or tuples, lists and dicts of them."
-        raise TaskProblem(f"The forward of {task.cls.__name__} returns {error}.", task.spec["path"], advice) from error
-
-
 def _finite_share(flat: torch.Tensor) -> float:
     pieces = (flat[start : start + PIECE_BYTES] for start in range(0, flat.numel(), PIECE_BYTES))
     return sum(float(torch.isfinite(piece.float()).sum()) for piece in pieces) / flat.numel()
-
-
-def _bytes(tensor: torch.Tensor) -> int:
-    return span(tensor) * tensor.element_size() if tensor.layout == torch.strided else 0
-
-
-def _gib(size: int) -> str:
-    return f"{size / _GIBIBYTE:.1f} GiB"
-
-
-def _host_memory() -> int:
-    """Return the bytes of the host's memory that nobody needs."""
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) * 1024
-    return 0

@@ -7,7 +7,7 @@ import inspect
 import os
 import traceback
 from pathlib import Path
-from typing import Any, List, Optional
+from typing import Any, Dict, List, Optional
 
 _MACHINES = (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EMFILE)
 
@@ -86,6 +86,20 @@ def _causes(error: BaseException) -> List[BaseException]:
             found.append(cause)
             waiting += [cause.__cause__, cause.__context__, getattr(cause, "inner_exception", None)]
     return found
+
+
+def failure(error: Exception) -> Dict[str, Any]:
+    """Return the answer for an operation that raised: whose fault it is."""
+    import torch
+
+    if isinstance(error, TaskProblem):
+        return {"task_problem": [error.what, error.where, error.next_step]}
+    if isinstance(error, torch.cuda.OutOfMemoryError):
+        return {"task_problem": [f"It does not fit beside its copies: {error}", "", "Give smaller inputs."]}
+    machine = machine_problem(error)
+    if machine is not None:
+        return {"machine_problem": [machine.number, machine.where]}
+    return {"fault": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()[-8000:]}
 
 
 def summary(error: BaseException) -> str:

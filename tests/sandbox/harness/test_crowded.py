@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 import torch
-from warpsmith_harness.crowded import Sizes, accept_rows, measure
 from warpsmith_harness.lent import LentArena, contents_sum, exchange
 from warpsmith_harness.problems import TaskProblem
+from warpsmith_harness.room import Sizes, accept_rows, measure
 from warpsmith_harness.timing import Turn
 from warpsmith_harness.transport import bytes_at, make_region, pack, views
 
@@ -36,12 +36,12 @@ def test_only_a_task_that_does_not_fit_twelve_times_is_judged_so() -> None:
 
 
 def test_what_does_not_fit_even_so_is_refused_with_the_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("warpsmith_harness.crowded._host_memory", lambda: 120 * GIB)
+    monkeypatch.setattr("warpsmith_harness.room._host_memory", lambda: 120 * GIB)
     HALF.check(CARD)
     replace(HALF, inputs=83 * GIB, outputs=GIB).check(CARD)
     with pytest.raises(TaskProblem, match=r"takes 168.0 GiB: inputs once \(0.0 GiB\), outputs twice \(168.0 GiB\)"):
         replace(HALF, inputs=0, outputs=84 * GIB).check(CARD)
-    monkeypatch.setattr("warpsmith_harness.crowded._host_memory", lambda: 30 * GIB)
+    monkeypatch.setattr("warpsmith_harness.room._host_memory", lambda: 30 * GIB)
     with pytest.raises(TaskProblem, match=r"up to 42.0 GiB at a time, and 30.0 GiB are free"):
         HALF.check(CARD)
 
@@ -62,7 +62,7 @@ def test_it_is_examined_on_some_rows_and_described_whole(make_task: Callable[...
 @pytest.mark.parametrize(
     ("spoilt", "said"),
     [
-        ("return torch.relu(x.add_(y)) * 2", "no room for copies to tell what was changed"),
+        ("return torch.relu(x.add_(y)) * 2", "leaves no room for copies to tell what was changed"),
         ("return torch.relu(x + y).sum() * 0", "does not depend on its inputs"),
     ],
 )
