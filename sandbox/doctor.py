@@ -15,6 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from sandbox.build.slots import slot_count
 from sandbox.build.toolchain import Nvcc, find_host_compiler, find_nvcc
 from sandbox.cache import usage
 from sandbox.compatibility import driver_cuda, driver_problem, toolkit_note, torch_problem
@@ -143,7 +144,7 @@ def _system() -> Reading:
 
 def _host_compiler() -> Reading:
     try:
-        return Reading("C++ compiler", True, str(find_host_compiler()))
+        return Reading("C++ compiler", True, f"{find_host_compiler()}, {slot_count()} at once for all builds together")
     except WarpsmithError as error:
         return Reading("C++ compiler", False, error.what, error.next_step)
 
