@@ -200,7 +200,7 @@ def _gib(size: int) -> str:
 
 def _host_memory() -> int:
     """Return the bytes of the host's memory that nobody needs."""
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) * 1024
+    for told in Path("/proc/meminfo").read_text().splitlines():
+        if told.startswith("MemAvailable:"):
+            return int(told.split()[1]) * 1024
     return 0
