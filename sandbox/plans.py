@@ -116,7 +116,7 @@ def _other_mode(spec: TaskSpec) -> CasePlan:
         if spec.gradients
         else f"in {mode} mode it does not answer as the original; what lands runs the original there"
     )
-    return CasePlan(f"{mode} mode", {"other_mode": True}, forgiven=said, refusable=True)
+    return CasePlan(f"{mode} mode", {"other_mode": True}, forgiven=said)
 
 
 def _layouts(inputs: Sequence[Mapping[str, Any]]) -> Iterator[CasePlan]:

@@ -114,7 +114,7 @@ class Verifier:
         if self._refused:
             first = next(iter(self._refused.values())).removeprefix("Refused: ").partition(";")[0][:_LONGEST_REFUSAL]
             self._notes.append(f"it refuses {', '.join(self._refused)}; what lands runs the original there ({first})")
-        self._notes += [f"left out, for {why}: {', '.join(names)}" for why, names in left_out.items() if why]
+        self._notes += [f"left out: {', '.join(names)} ({why})" for why, names in left_out.items() if why]
         report = VerifyReport(
             all(case.ok for case in cases),
             tuple(cases),
@@ -125,6 +125,7 @@ class Verifier:
 
     def _outcome(self, plan: CasePlan) -> VerifyCase | None:
         """Return how a case ended, or None where it counts neither way and a note says why."""
+        before = len(self._findings)
         try:
             case = self._row(plan) if plan.calls * plan.repeats > 1 else self._one(plan)
         except WorkerDied as died:
@@ -138,6 +139,7 @@ class Verifier:
             case = failed_case(plan.name, describe_failure(failure))
         if not case.ok and plan.forgiven:
             self._notes.append(f"{plan.forgiven} ({case.reason})")
+            del self._findings[before:]
             return None
         return case
 
@@ -203,7 +205,7 @@ class Verifier:
         finally:
             close_all(descriptors)
         self._findings += read_findings(answer["findings"])
-        self._notes += [str(note) for note in answer["notes"]]
+        self._notes += [str(note)[:_LONGEST_EVIDENCE] for note in answer["notes"]]
         return answer
 
     def _compared(self, answer: Message, number: int, digest: bool = False) -> Message:

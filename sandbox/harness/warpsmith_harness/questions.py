@@ -30,7 +30,8 @@ class Question:
         training: Whether the reference was in train mode.
         seconds: How long the reference took.
         misaligned: Inputs that the candidate is to get one element behind an aligned address.
-        own: How far the reference's own errors go in each row of an output, where that was looked at; see ``compare``.
+        own, own_touched: How far the reference's own errors go in each row of an output, and of what it changes, where that
+            was looked at; see ``compare``.
         directions: What the outputs' gradients are multiplied by, where gradients are asked for.
         gradients: What gradients are asked for; ``expected`` and ``exact`` hold them behind the outputs.
         labels: What to call the gradients.
@@ -48,6 +49,7 @@ class Question:
     seconds: float = 0.0
     misaligned: List[int] = field(default_factory=list)
     own: Optional[List[torch.Tensor]] = None
+    own_touched: Optional[List[torch.Tensor]] = None
     directions: List[torch.Tensor] = field(default_factory=list)
     gradients: List[str] = field(default_factory=list)
     labels: List[str] = field(default_factory=list)
@@ -171,10 +173,10 @@ def judge_answer(
     exact, names = question.exact, _names(question)
     result = compare(outputs, question.expected, exact.outputs, tolerance, exact.rows, question.own, names)
     if result["ok"] and question.touched:
-        left = compare(touched, question.touched, question.touched, tolerance)
+        where = [*(f"input {i}" for i in question.touched_inputs), *question.touched_state]
+        left = compare(touched, question.touched, question.touched, tolerance, own=question.own_touched, names=where)
         if not left["ok"]:
-            where = [*(f"input {i}" for i in question.touched_inputs), *question.touched_state]
-            result = {**left, "reason": f"what the original writes to {', '.join(where)} differs: {left['reason']}"}
+            result = {**left, "reason": f"of what the original writes, {left['reason']}"}
     return result
 
 
@@ -193,7 +195,9 @@ def _names(question: Question) -> Optional[List[str]]:
 
 def same_bits(first: torch.Tensor, second: torch.Tensor) -> bool:
     """Tell whether two tensors of one layout hold the same bytes; NaN equals itself here."""
-    if any(tensor.is_conj() or tensor.is_neg() for tensor in (first, second)):  # torch does that when it reads the bytes
+    if any(
+        tensor.is_conj() or tensor.is_neg() for tensor in (first, second)
+    ):  # torch does that when it reads the bytes
         first, second = (tensor.resolve_conj().resolve_neg().contiguous() for tensor in (first, second))
     return torch.equal(raw_bytes(first), raw_bytes(second))
 

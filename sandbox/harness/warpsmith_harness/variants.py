@@ -147,7 +147,7 @@ class Variants:
         if variant.contents:
             self._require_finite(question)
         if variant.contents or variant.sizes or variant.gradients:
-            question.own = self._own_errors(question, stable=bool(variant.contents))
+            self._look_at_errors(question, stable=bool(variant.contents))
         return question
 
     def _chooses(self, tensors: List[torch.Tensor], structure: Any) -> bool:
@@ -276,38 +276,41 @@ class Variants:
         if _finite(question.expected) < self._finite:
             raise Skipped("the original's own output is not finite there")
 
-    def _own_errors(self, question: Question, stable: bool) -> List[torch.Tensor]:
-        """Return the reference's largest errors by row, on these inputs and on some nudged as rounding nudges them.
+    def _look_at_errors(self, question: Question, stable: bool) -> None:
+        """Note the reference's largest errors by row, on these inputs and on some nudged as rounding nudges them.
 
         One run may be exact by chance, and a few outputs hold a few samples of what rounding does: both would reject a
-        kernel that only sums in another order.
+        kernel that only sums in another order. With ``stable`` it raises where rounding decides what the answer is.
         """
         rows, exact = question.exact.rows, question.exact.outputs
-        runs = [question.expected]
-        errors: List[torch.Tensor] = []
-        for number in range(1 + _NUDGED_RUNS):
-            outputs = runs[0] if number == 0 else self._nudged(question)
+        question.own = [_errors(_some(out, rows), best) for out, best in zip(question.expected, exact)]
+        question.own_touched = [_errors(tensor, tensor) for tensor in question.touched]
+        for _ in range(_NUDGED_RUNS):
+            outputs, touched = self._nudged(question)
             if [out.shape for out in outputs] != [out.shape for out in question.expected]:
                 raise _Unstable
-            seen = [_errors(out if rows is None else out[rows], best) for out, best in zip(outputs, exact)]
-            errors = seen if number == 0 else [torch.maximum(old, new) for old, new in zip(errors, seen)]
             if stable and any(_flipped(out, old) for out, old in zip(outputs, question.expected)):
                 raise _Unstable
+            question.own = _largest_errors(question.own, [_some(out, rows) for out in outputs], exact)
+            question.own_touched = _largest_errors(question.own_touched, touched, question.touched)
         limit = _STEEPEST * contents.amplitude(question.tensors)
-        if stable and any(float(e.max()) > limit * _largest(best) for e, best in zip(errors, exact) if e.numel()):
+        if stable and any(float(e.max()) > limit * _largest(best) for e, best in zip(question.own, exact) if e.numel()):
             raise _Unstable
-        return errors
 
-    def _nudged(self, question: Question) -> List[torch.Tensor]:
+    def _nudged(self, question: Question) -> Tuple[List[torch.Tensor], List[torch.Tensor]]:
+        """Return what the reference answers on nudged inputs, and what it leaves in those and in the state it changes."""
         given = [values.clone_like(tensor) for tensor in question.tensors]
         for tensor in given:
             contents.nudge(tensor)
-        with self._mode(self._task.training != question.training), self._examiner.state_kept():
+        with self._mode(self._task.training != question.training), self._examiner.state_kept() as kept:
             if question.gradients:
                 outputs, found = self._differentiated(question, given)
-                return [*outputs, *(_plain(found[name]) for name in question.gradients)]
-            args, kwargs = values.rebuild(question.structure, given)
-            return values.flatten(self._task.forward(self._reference, tuple(args), kwargs))[0]
+                outputs += [_plain(found[name]) for name in question.gradients]
+            else:
+                args, kwargs = values.rebuild(question.structure, given)
+                outputs = values.flatten(self._task.forward(self._reference, tuple(args), kwargs))[0]
+        left = [kept.touched.get(name, kept.before[name]) for name in question.touched_state]
+        return outputs, [*(given[index] for index in question.touched_inputs), *left]
 
 
 def backward(
@@ -356,6 +359,17 @@ def _errors(ours: torch.Tensor, exact: torch.Tensor) -> torch.Tensor:
     if not (ours.is_floating_point() or ours.is_complex()) or ours.numel() == 0:
         return torch.zeros(1, dtype=torch.float64, device=ours.device)
     return row_errors(ours, exact)
+
+
+def _largest_errors(
+    before: List[torch.Tensor], outputs: List[torch.Tensor], exact: List[torch.Tensor]
+) -> List[torch.Tensor]:
+    """Return the larger of errors that were seen before and those of another run."""
+    return [torch.maximum(old, _errors(out, best)) for old, out, best in zip(before, outputs, exact)]
+
+
+def _some(output: torch.Tensor, rows: Optional[torch.Tensor]) -> torch.Tensor:
+    return output if rows is None else output[rows]
 
 
 def _flipped(nudged: torch.Tensor, usual: torch.Tensor) -> bool:

@@ -178,7 +178,8 @@ class Worker:
     def _call_row(self, request: Message) -> Message:
         """Call on everything that is staged, each ``times``, and look at nothing before the last call."""
         staged = [asked for asked in self._staged for _ in range(request["times"])]
-        sums = Checksums({f"{name} of call {n}": t for n, each in enumerate(staged) for name, t in each.given.items()})
+        inputs = {f"input {i} of call {n}": t for n, each in enumerate(staged) for i, t in enumerate(each.tensors)}
+        sums = Checksums({**inputs, **state(self._candidate)})
         with torch.no_grad(), poisoned_memory(request["sizes"], self._task.device):
             results = [self._call(asked.args, asked.kwargs) for asked in staged]
         if self._task.device.type == "cuda":
