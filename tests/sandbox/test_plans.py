@@ -45,6 +45,12 @@ def test_full_asks_for_what_the_task_has() -> None:
     assert "gradients 1" in names(SPEC.with_changes(gradients=True))
 
 
+def test_only_a_module_that_is_trained_must_answer_in_both_modes() -> None:
+    for spec, forgiven in ((SPEC, True), (SPEC.with_changes(gradients=True), False)):
+        (plan,) = [plan for plan in plan_cases(spec, "full", 1, INPUTS, False) if plan.name == "train mode"]
+        assert bool(plan.forgiven) is forgiven
+
+
 def test_names_are_told_apart() -> None:
     everything = names(SPEC.with_changes(dynamic=(ROWS,), gradients=True))
     assert len(set(everything)) == len(everything)

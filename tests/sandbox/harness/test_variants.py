@@ -135,7 +135,7 @@ class TestFaultsThatFreshInputsHide:
     @pytest.mark.parametrize(
         ("forward", "inputs", "kernel", "kind"),
         [
-            ("torch.softmax(x, -1)", "torch.randn(9, 64)", lambda x: torch.exp(x) / torch.exp(x).sum(-1, True), "large inputs"),
+            ("torch.softmax(x, -1)", "torch.randn(99, 64)", lambda x: torch.exp(x) / torch.exp(x).sum(-1, True), "large inputs"),
             ("x / (x.norm(dim=-1)[:, None] + 1e-6)", "torch.randn(9, 8)", lambda x: x / x.norm(dim=-1)[:, None], "rows of zeros"),
             ("torch.relu(x)", "torch.rand(16, 64)", torch.abs, "inputs with flipped signs"),
             ("torch.relu(x) + x.sum()", "torch.rand(16, 64)", lambda x: x.abs() + x.sum(), "inputs of mixed signs"),
@@ -251,6 +251,23 @@ class TestSizes:
         assert variants.draw(Variant(sizes=[16])).expected[0].shape[0] == 16
         with pytest.raises(Skipped, match="raises there"):
             variants.draw(Variant(sizes=[7]))
+
+    @pytest.mark.parametrize(
+        ("dims", "low", "high", "words"),
+        [
+            (["z.0"], 1, 64, "There is no input 'z'; the inputs are x, y"),
+            (["x.2"], 1, 64, r"x has the shape \[8, 16\], and no dimension 2"),
+            (["x.0", "y.1"], 1, 64, "x.0 is 8, y.1 is 16"),
+            (["x.0", "x.0"], 1, 64, "declared twice"),
+            (["x.0", "y.0"], 16, 64, "with the size 8, which does not lie in 16:64"),
+            (["x.0"], 2, 64, "runs at no other size than the drawn one: with x.0 = .* the forward of Block raises"),
+        ],
+    )
+    def test_that_cannot_be(self, make_task, dims, low, high, words) -> None:
+        task = make_task(block("x + y", "x, y"), inputs="torch.randn(8, 16), torch.randn(8, 16)")
+        task.spec["dynamic"] = self.dynamic(dims, low, high)
+        with pytest.raises(TaskProblem, match=words):
+            variants_of(task)
 
 
 class TestGradients:

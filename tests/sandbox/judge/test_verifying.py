@@ -132,7 +132,7 @@ def test_an_output_without_a_gradient(trained: Judge, candidate: Write) -> None:
     [
         ("n -= n % 4;", "size x.0 = y.0 = 1", "never written"),
         ("if (n > 50) n = 50;", "size x.0 = y.0 = 99", "tail from flat index"),
-        ("if (n % 2 && n > 1 && n < 99) d -= 1;", "size x.0 = y.0 = ", "of dimension 0"),
+        ("if (n % 2 && n > 1) d -= 1;", "size x.0 = y.0 = 99", "off by more"),
     ],
     ids=["a tail of rows", "large sizes", "odd sizes"],
 )
@@ -233,41 +233,17 @@ class TestOtherMode:
         )
         return tmp_path / "candidate"
 
-    @pytest.mark.parametrize("gradients", [False, True], ids=["not trained", "trained"])
-    def test_a_kernel_for_eval_mode_alone(self, tmp_path: Path, cache: Path, normed: Path, gradients: bool) -> None:
-        """Of a module that is not trained it is said; one that is trained must answer in both modes."""
-        spec = write_task(tmp_path, BATCH_NORM, gradients=gradients)
+    def test_a_kernel_for_eval_mode_alone(self, tmp_path: Path, cache: Path, normed: Path) -> None:
+        spec = write_task(tmp_path, BATCH_NORM)
         scratch = tmp_path / "scratch"
         with Judge(spec, isolation=best_isolation(), cache=cache, scratch=scratch, limits=LIMITS) as judge:
             verdict = judge.check(normed, "full")
-        if gradients:
-            assert failed_case(verdict)[0] == "gradients 1"
-        else:
-            assert verdict.verify.ok, verdict.reason
-            assert any(note.startswith("in train mode it does not answer") for note in verdict.verify.notes)
+        assert verdict.verify.ok, verdict.reason
+        assert any(note.startswith("in train mode it does not answer as the original") for note in verdict.verify.notes)
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"dynamic": (DynamicSize(("z.0",), 1, 64),)}, "There is no input 'z'; the inputs are x, y"),
-        ({"dynamic": (DynamicSize(("x.2",), 1, 64),)}, r"x has the shape \[32, 1024\], and no dimension 2"),
-        ({"dynamic": (DynamicSize(("x.0", "y.1"), 1, 64),)}, "x.0 is 32, y.1 is 1024"),
-        ({"dynamic": (DynamicSize(("x.0", "y.0"), 64, 128),)}, "with the size 32, which does not lie in 64:128"),
-        ({"dynamic": (DynamicSize(("x.0",), 2, 64),)}, "runs at no other size than the drawn one"),
-    ],
-    ids=["name", "dimension", "unequal", "range", "alone"],
-)
-def test_sizes_that_cannot_be(tmp_path: Path, cache: Path, change: dict[str, object], words: str) -> None:
-    spec = write_task(tmp_path, REFERENCE, **change)
+def test_sizes_that_cannot_be(tmp_path: Path, cache: Path) -> None:
+    spec = write_task(tmp_path, REFERENCE, dynamic=(DynamicSize(("x.0",), 2, 64),))
     judge = Judge(spec, isolation=best_isolation(), cache=cache, scratch=tmp_path / "scratch", limits=LIMITS)
-    with pytest.raises(TaskError, match=words):
-        judge.open()
-
-
-def test_a_module_without_a_gradient(tmp_path: Path, cache: Path) -> None:
-    source = REFERENCE.replace("return torch.relu", "return torch.sign").replace("+ y)", "+ y).detach()")
-    spec = write_task(tmp_path, source, gradients=True)
-    judge = Judge(spec, isolation=best_isolation(), cache=cache, scratch=tmp_path / "scratch", limits=LIMITS)
-    with pytest.raises(TaskError, match="has no gradient"):
+    with pytest.raises(TaskError, match="runs at no other size than the drawn one"):
         judge.open()
