@@ -165,7 +165,7 @@ class LoadedTask:
             raise TaskProblem(f"{name[:1].upper()}{name[1:]} raises {summary(error)}", where, _advice(error)) from error
 
     def _place_input(self, tensor: torch.Tensor) -> torch.Tensor:
-        tensor = tensor.detach().to(self.device).resolve_conj().resolve_neg()  # bytes cross to a worker, and no such bit
+        tensor = tensor.detach().to(self.device).resolve_conj().resolve_neg()  # only bytes cross to a worker
         castable = tensor.dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64)
         return tensor.to(self.dtype) if self.dtype is not None and castable else tensor
 

@@ -35,6 +35,8 @@ _PROTOCOL_SECONDS = 20.0
 _TOLD_SECONDS = 10.0
 _FIRST_SAVINGS = (0.08, 0.16)
 _CALIBRATION_TRIES = 3
+_LEAST_SLOPE = 0.4
+_MOST_SLOPE = 1.2
 _USUAL = JudgeLimits()
 
 
@@ -131,9 +133,11 @@ class Campaign:
             if line["kind"] == "calibration" and line["device"] == device:
                 return float(line["saved"])
         times = [self._time_share(judge, candidate, elements, saved) for saved in _FIRST_SAVINGS]
-        (first, last), (slow, fast) = _FIRST_SAVINGS, times
-        saved = first + (slow - WANTED_RATIO) * (last - first) / max(slow - fast, 1e-3)
-        saved = min(0.4, max(0.02, saved))
+        first, last = _FIRST_SAVINGS
+        slope = (times[0] - times[1]) / (last - first)
+        if not _LEAST_SLOPE < slope < _MOST_SLOPE:  # noise would be kept for good
+            raise EnvironmentFault(f"Times do not follow the work: {times} at {_FIRST_SAVINGS} of it saved.")
+        saved = first + (times[0] - WANTED_RATIO) / slope
         self._results.add("calibration", figure="power", device=device, saved=round(saved, 4), times=times)
         print(f"power: a candidate that computes {saved:.1%} less should take {WANTED_RATIO} of the time", flush=True)
         return saved
