@@ -41,6 +41,7 @@ class JudgeLimits:
         autotune_seconds: The same for a mode that tries many kernels out.
         load_seconds: Loading the candidate in a worker that is ready.
         inline_load_seconds: The same where the candidate compiles its own extension.
+        optional_seconds: Making the questions of the cases that may be left out; those it is used up for are, and it is said.
         call_seconds: One request to the candidate, beyond what the reference took for the same.
         memory_bytes: Memory of a worker beside its share of the task's tensors.
         processes: Processes and threads of a worker.
@@ -54,6 +55,7 @@ class JudgeLimits:
     autotune_seconds: float = 120.0
     load_seconds: float = 30.0
     inline_load_seconds: float = 400.0
+    optional_seconds: float = 8.0
     call_seconds: float = 20.0
     memory_bytes: int = 8 * GIBIBYTE
     processes: int = 256

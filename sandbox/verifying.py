@@ -32,7 +32,6 @@ _SENT = (
     "misaligned",
     "lent",
 )
-_OPTIONAL_SECONDS = 8.0
 _MORE_CALLS = 40.0
 _LONGEST_REFUSAL = 160
 
@@ -98,7 +97,7 @@ class Verifier:
         left_out: dict[str, list[str]] = {}
         failed = None
         for plan in plans:
-            if plan.optional and self._drawing_seconds > _OPTIONAL_SECONDS:
+            if plan.optional and self._drawing_seconds > self._limits.optional_seconds:
                 left_out.setdefault("making the oracle's answers takes long", []).append(plan.name)
                 continue
             try:

@@ -83,7 +83,6 @@ __global__ void scale_add_kernel(const float4* x, const float4* w, const float4*
 extern "C" int scale_add(const float* x, const float* w, const float* y, float* out, int64_t n, int64_t d,
                          cudaStream_t stream) {
   int64_t vectors = n * d / 4;
-  if (((uintptr_t)x | (uintptr_t)w | (uintptr_t)y | (uintptr_t)out) % 16) return cudaErrorMisalignedAddress;
   LAUNCH
   scale_add_kernel<<<(vectors + 255) / 256, 256, 0, stream>>>((const float4*)x, (const float4*)w, (const float4*)y,
                                                               (float4*)out, vectors, d / 4);

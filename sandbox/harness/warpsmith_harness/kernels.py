@@ -5,8 +5,9 @@
     rms_norm(x, weight, out, n, eps)        # returns None
 
 Pointers take a tensor or None (a null pointer), outputs are allocated by the caller. A tensor must have the dtype of
-its parameter, lie on the device the library is for, the same one for all, and be contiguous; a tensor ``x`` may be strided
-if the launcher has ``int64_t`` parameters named ``x_stride...``. Outputs count as changed in place. The device of the tensors
+its parameter, lie on the device the library is for, the same one for all, be contiguous, and begin at a multiple of 16
+bytes, so that vector loads are safe; a tensor ``x`` may be any view if the launcher has ``int64_t`` parameters named
+``x_stride...``. Outputs count as changed in place. The device of the tensors
 is made current and its current stream is passed. What does not fit raises ``RuntimeError`` (``TypeError`` and
 ``OverflowError`` for numbers) before anything runs; a non-zero return code raises ``RuntimeError`` with its meaning.
 
@@ -35,6 +36,8 @@ _NUMBERS = {
 _PACKED = {"int32": "i", "int64": "q", "float32": "f", "float64": "d", "bool": "?", "pointer": "Q"}
 _LIMITS = {"int32": 2**31, "int64": 2**63}
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
+_ALIGNMENT = 16
+"""Bytes; allocators give far more, and only a view of another tensor begins elsewhere."""
 
 
 class Refused(RuntimeError):
@@ -148,6 +151,8 @@ def _pointer_lines(index: int, name: str, param: Dict[str, Any], has_stream: boo
         f"    elif {fits}:",
         f"        _p{index} = {name}.data_ptr()",
     ]
+    if not param.get("strided"):
+        lines.append(f"        if _p{index} % {_ALIGNMENT}: _refuse.place_in_memory({index})")
     if has_stream:
         lines += [
             f"        if _device is None: _device = {name}.get_device()",
@@ -204,6 +209,13 @@ class _Refusal:
         raise Refused(
             f"{what} must be contiguous; its shape is {tuple(value.shape)}, its strides are {value.stride()}. Pass a contiguous "
             f"tensor, or give the launcher int64_t parameters {param['name']}_stride0, ... and pass the strides."
+        )
+
+    def place_in_memory(self, index: int) -> NoReturn:
+        name = self.params[index]["name"]
+        raise Refused(
+            f"{self.function}: {name} must begin at a multiple of {_ALIGNMENT} bytes; as a view it begins elsewhere. Pass the "
+            f"whole tensor and an offset, or give the launcher int64_t parameters {name}_stride0, ... and pass the strides."
         )
 
     def device(self, index: int, value: torch.Tensor, expected: int) -> NoReturn:

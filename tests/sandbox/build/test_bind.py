@@ -89,6 +89,16 @@ def test_a_strided_tensor_needs_a_launcher_that_takes_its_strides(bound: ModuleT
         bound.add(torch.ones(2, 2).t(), None, torch.empty(4), 4, 1.0)
 
 
+def test_a_view_that_begins_anywhere_needs_a_launcher_that_takes_its_strides(bound: ModuleType) -> None:
+    whole = torch.arange(9.0, dtype=torch.float64)
+    x, out = whole[1:].view(4, 2), torch.empty(4, 2, dtype=torch.float64)
+    bound.columns(x, out, *x.stride(), *x.shape)
+    assert torch.equal(out, x)
+    with pytest.raises(RuntimeError, match="x must begin at a multiple of 16 bytes"):
+        bound.add(torch.ones(3)[1:], None, torch.empty(2), 2, 1.0)
+    bound.add(torch.ones(5)[4:], None, torch.empty(1), 1, 1.0)
+
+
 class Wrapped(torch.Tensor):
     pass
 

@@ -14,6 +14,7 @@ from tests.scale_task import Write, write_candidate, write_task
 
 LIMITS = JudgeLimits(
     compile_seconds=0.0,
+    optional_seconds=600.0,
     call_seconds=6.0,
     memory_bytes=GIBIBYTE,
     quick=TierLimits(cases=3, placements=2, profile_seconds=0.1, pairs=4, least_pairs=3),

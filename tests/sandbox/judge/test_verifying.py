@@ -80,6 +80,15 @@ def trained(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Iterator[J
         yield opened
 
 
+ANY_VIEW = MODEL_NEW.replace("x.shape[1])", "x.shape[1], x.stride(0), x.stride(1))")
+
+
+def any_view(source: str) -> str:
+    """Let the kernel take ``x`` with its strides."""
+    source = source.replace("int64_t d)", "int64_t d, int64_t x_stride0, int64_t x_stride1)")
+    return source.replace("x[i * d + j]", "x[i * x_stride0 + j * x_stride1]")
+
+
 def failed_case(verdict: Verdict) -> tuple[str, str]:
     """The only case that failed, the last one that was asked."""
     assert verdict.reward == -1
@@ -154,11 +163,9 @@ def test_a_wrong_size(trained: Judge, candidate: Write, before: str, case: str, 
         ("n -= 1;", "", "fresh inputs 1", "never written"),
         ("static int calls; ++calls;", "if (calls == 6) out[3] += 1;", "the same inputs three times", "number 2"),
         ("static int calls; ++calls;", "if (calls == 9) out[3] += 1;", "calls in a row", "number 2"),
-        ("if ((uintptr_t)x % 16) return 0;", "", "x misaligned by one element", "never written"),
-        ("if ((uintptr_t)y % 16) *(volatile int*)nullptr = 1;", "", "y misaligned by one element", "SIGSEGV"),
         ("", "for (int64_t i = 0; i < n * d; ++i) if (x[i] > 30) out[i] *= 0.9f;", "large inputs", "off by more"),
     ],
-    ids=["tail", "unwritten", "differs between runs", "in a row", "misaligned", "crash", "large"],
+    ids=["tail", "unwritten", "differs between runs", "in a row", "large"],
 )
 def test_a_fault_and_its_case(judge: Judge, candidate: Write, before: str, after: str, case: str, words: str) -> None:
     name, reason = failed_case(judge.check(candidate(kernel(before, after)), "full"))
@@ -166,12 +173,31 @@ def test_a_fault_and_its_case(judge: Judge, candidate: Write, before: str, after
     assert words in reason
 
 
-def test_a_misaligned_input_may_be_refused(judge: Judge, candidate: Write) -> None:
-    """By the launcher's return code; that anything was wrong afterwards shows that it went on."""
-    before = "if ((uintptr_t)x % 16) return 716;"
+@pytest.mark.parametrize(
+    ("before", "words"),
+    [
+        ("if ((uintptr_t)x % 16) return 0;", "never written"),
+        ("if ((uintptr_t)x % 16) *(volatile int*)nullptr = 1;", "SIGSEGV"),
+    ],
+    ids=["wrong", "crash"],
+)
+def test_a_misaligned_input_of_a_kernel_that_takes_any_view(
+    judge: Judge, candidate: Write, before: str, words: str
+) -> None:
+    name, reason = failed_case(judge.check(candidate(any_view(kernel(before)), ANY_VIEW), "full"))
+    assert name == "x misaligned by one element"
+    assert words in reason
+
+
+@pytest.mark.parametrize("by", ["the binding", "the launcher"])
+def test_a_misaligned_input_may_be_refused(judge: Judge, candidate: Write, by: str) -> None:
+    """That anything was wrong afterwards shows that it went on."""
     after = "static int calls; if (++calls > 15) out[0] += 1;"
-    verdict = judge.check(candidate(kernel(before, after)), "full")
-    assert any(note.startswith("it refuses x misaligned by one element") for note in verdict.verify.notes)
+    source = kernel(after=after)
+    if by == "the launcher":
+        source = any_view(kernel("if ((uintptr_t)x % 16) return 716;", after))
+    verdict = judge.check(candidate(source, ANY_VIEW if by == "the launcher" else MODEL_NEW), "full")
+    assert any("x misaligned by one element" in note for note in verdict.verify.notes if "refuses" in note)
     assert failed_case(verdict)[0] != "x misaligned by one element"
 
 
