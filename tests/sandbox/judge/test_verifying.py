@@ -112,7 +112,7 @@ def test_a_right_kernel_passes_every_case_and_the_verdict_says_for_which_sizes(
     assert (rows.dims, rows.low, rows.high) == (("x.0", "y.0"), 1, 99)
     assert {1, 32, 99} < set(rows.sizes)
     (note,) = [note for note in verdict.verify.notes if "refuses" in note]
-    layouts = ("transposed", "with padded rows", "misaligned by one element")
+    layouts = ("misaligned by one element", "transposed", "with padded rows")
     assert note.startswith(
         f"it refuses {', '.join(f'{name} {layout}' for layout in layouts for name in 'xy')}; what lands"
     )
