@@ -18,10 +18,10 @@ from agent.stream import Stream
 from sandbox.errors import EnvironmentFault, InternalError, WarpsmithError
 from sandbox.isolation import best_isolation
 from sandbox.judge import Judge
+from sandbox.looking.study import Study
 from sandbox.processes import descendants, kill_all
 from sandbox.progress import Progress, Stage
 from sandbox.snapshot import write_snapshot
-from sandbox.study import Study
 from sandbox.verdict import Tier
 
 T = TypeVar("T")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from agent.verdict_text import microseconds
-from sandbox.ablation import NOTE, AblationReport
-from sandbox.sanitizer import SanitizerReport
-from sandbox.sanitizer_reports import SanitizerFinding
-from sandbox.sweep import SweepReport, Variant
+from sandbox.looking.ablation import NOTE, AblationReport
+from sandbox.looking.sanitizer import SanitizerReport
+from sandbox.looking.sanitizer_reports import SanitizerFinding
+from sandbox.looking.sweep import SweepReport, Variant
 
 _FINDINGS = 12
 _ROWS = 32

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from sandbox.floor import share_of_copy
 from sandbox.reward import undecided
-from sandbox.statistics import FASTER, SHORT_GAIN, SHORT_US
 from sandbox.task import JudgedBy
 from sandbox.task_check import PASSED
+from sandbox.timing.floor import share_of_copy
+from sandbox.timing.statistics import FASTER, SHORT_GAIN, SHORT_US
 from sandbox.verdict import Baseline, BuildReport, GuardReport, KernelRun, ProfileReport, Verdict, VerifyReport
 
 _DIAGNOSTICS = 15

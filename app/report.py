@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sandbox.floor import share_of_copy
 from sandbox.task_check import PASSED
+from sandbox.timing.floor import share_of_copy
 from sandbox.verdict import (
     Baseline,
     BuildReport,

@@ -12,14 +12,14 @@ from typing import Any
 
 from sandbox.bench_client import Bench
 from sandbox.build.toolchain import find_ninja
-from sandbox.cache import baseline_parts, baselines_folder, kernels_folder, tidy
-from sandbox.devices import gpu_of, refuse_unshareable
-from sandbox.gpu_watch import DeviceWatch, LeasedWatch, watch_device
 from sandbox.isolation import Cell, Isolation, Limits, interpreter_paths
 from sandbox.judge_limits import JudgeLimits
-from sandbox.pool import Pool, pool_folders
+from sandbox.machine.cache import baseline_parts, baselines_folder, kernels_folder, tidy
+from sandbox.machine.devices import gpu_of, refuse_unshareable
+from sandbox.machine.pool import Pool, pool_folders
 from sandbox.progress import Progress
 from sandbox.task import TaskSpec
+from sandbox.timing.gpu_watch import DeviceWatch, LeasedWatch, watch_device
 from sandbox.wire import HARNESS, Message, device_name
 from sandbox.workers import Worker, Zygote
 

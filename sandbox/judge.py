@@ -20,14 +20,14 @@ from sandbox.crew import Crew
 from sandbox.errors import EnvironmentFault, machine_fault
 from sandbox.isolation import Isolation
 from sandbox.judge_limits import JudgeLimits
+from sandbox.looking.study import Study
+from sandbox.machine.scratch import scratch_folder
 from sandbox.original import OperatorTime, OriginalProfile
 from sandbox.processes import Cancelled, ProcessLost
 from sandbox.progress import Progress, Stage, silent
-from sandbox.scratch import scratch_folder
 from sandbox.snapshot import digest, read_candidate, write_snapshot
-from sandbox.study import Study
 from sandbox.task import TaskSpec
-from sandbox.timekeeper import Timekeeper
+from sandbox.timing.timekeeper import Timekeeper
 from sandbox.trial import Trial
 from sandbox.verdict import TaskIdentity, Tier, Verdict
 from sandbox.workers import TransportFailed

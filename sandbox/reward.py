@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sandbox.statistics import FASTER, SHORT_GAIN, SHORT_US, too_short_to_call
+from sandbox.timing.statistics import FASTER, SHORT_GAIN, SHORT_US, too_short_to_call
 from sandbox.verdict import BuildReport, GuardReport, ProfileReport, Reward, Speedup, VerifyReport
 
 FAILED: Reward = -1

@@ -16,14 +16,14 @@ from sandbox.crew import Crew
 from sandbox.guard import check_source
 from sandbox.isolation import Isolation
 from sandbox.judge_limits import JudgeLimits
-from sandbox.kernel_runs import with_spills
 from sandbox.plans import CasePlan, drawn_size, plan_cases
 from sandbox.processes import ProcessLost
 from sandbox.progress import Progress, Stage
 from sandbox.reward import reward
 from sandbox.task import TaskSpec
 from sandbox.task_check import task_check
-from sandbox.timekeeper import Timekeeper
+from sandbox.timing.kernel_runs import with_spills
+from sandbox.timing.timekeeper import Timekeeper
 from sandbox.verdict import (
     BuildReport,
     Finding,

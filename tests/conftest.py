@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from sandbox.devices import list_gpus
+from sandbox.machine.devices import list_gpus
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

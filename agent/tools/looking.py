@@ -8,7 +8,7 @@ from typing import TypeVar
 from agent.judging import Judging
 from agent.tools.base import ToolProblem
 from sandbox.errors import TaskError, UsageError
-from sandbox.study import Study
+from sandbox.looking.study import Study
 from sandbox.workspace import Workspace
 
 T = TypeVar("T")

@@ -7,7 +7,7 @@ from pathlib import Path
 from agent.judging import Judging
 from agent.tools.base import FunctionTool, Tool, ToolResult
 from agent.tools.looking import look_at
-from sandbox.nsight import SUFFIX, profile_kernels
+from sandbox.looking.nsight import SUFFIX, profile_kernels
 from sandbox.workspace import Workspace
 
 _DESCRIPTION = (

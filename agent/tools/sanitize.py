@@ -6,7 +6,7 @@ from agent.judging import Judging
 from agent.study_text import sanitizer_text
 from agent.tools.base import FunctionTool, Tool, ToolResult
 from agent.tools.looking import look_at
-from sandbox.sanitizer import sanitize
+from sandbox.looking.sanitizer import sanitize
 from sandbox.workspace import Workspace
 
 _DESCRIPTION = (

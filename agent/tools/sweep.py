@@ -9,10 +9,10 @@ from agent.judging import Judging
 from agent.study_text import ablation_text, sweep_text
 from agent.tools.base import FunctionTool, Tool, ToolProblem, ToolResult
 from agent.tools.looking import look_at
-from sandbox.ablation import ablate
-from sandbox.defines import MOST_COMBINATIONS, checked
 from sandbox.errors import UsageError
-from sandbox.sweep import sweep
+from sandbox.looking.ablation import ablate
+from sandbox.looking.defines import MOST_COMBINATIONS, checked
+from sandbox.looking.sweep import sweep
 from sandbox.workspace import Workspace
 
 _SWEEP = (

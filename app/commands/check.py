@@ -25,8 +25,8 @@ from app.report import report
 from sandbox.errors import ExitCode, UsageError
 from sandbox.isolation import best_isolation
 from sandbox.judge import Judge
+from sandbox.machine.scratch import scratch_folder
 from sandbox.progress import Stage
-from sandbox.scratch import scratch_folder
 from sandbox.snapshot import read_candidate
 from sandbox.task import TaskSpec
 from sandbox.verdict import Verdict

@@ -10,7 +10,7 @@ import sys
 
 from app.commands.options import add_machine_options, settings_from
 from app.demo_project import DEMO_TARGET, copy_project
-from sandbox.devices import resolve_device
+from sandbox.machine.devices import resolve_device
 from sandbox.target import resolve_target
 
 READING_PACE = 2.0

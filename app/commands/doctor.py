@@ -13,9 +13,9 @@ from pathlib import Path
 
 from app.commands.options import add_machine_options, add_model_options, settings_from
 from app.report import mark
-from sandbox.cache import prune, usage
-from sandbox.doctor import Reading, examine, in_words
 from sandbox.errors import ExitCode
+from sandbox.machine.cache import prune, usage
+from sandbox.machine.doctor import Reading, examine, in_words
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

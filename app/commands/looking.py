@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from agent.study_text import ablation_text, sanitizer_text, sweep_text
-from sandbox.ablation import AblationReport, ablate
-from sandbox.defines import ALL, chosen_phases, combinations, present_values, read_option
 from sandbox.errors import ExitCode, UsageError
 from sandbox.judge import Judge
-from sandbox.nsight import KernelProfile, profile_kernels
-from sandbox.sanitizer import SanitizerReport, sanitize
-from sandbox.sweep import SweepReport, sweep
+from sandbox.looking.ablation import AblationReport, ablate
+from sandbox.looking.defines import ALL, chosen_phases, combinations, present_values, read_option
+from sandbox.looking.nsight import KernelProfile, profile_kernels
+from sandbox.looking.sanitizer import SanitizerReport, sanitize
+from sandbox.looking.sweep import SweepReport, sweep
 from sandbox.verdict import Verdict
 
 

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from agent.settings import Settings, load_settings
-from sandbox.devices import resolve_device
+from sandbox.machine.devices import resolve_device
 from sandbox.target import parse_dynamic, resolve_target
 from sandbox.task import TaskSpec
 

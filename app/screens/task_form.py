@@ -17,8 +17,8 @@ from textual.widgets import Input, Static
 from agent.session import create_session
 from agent.settings import Settings
 from app.expressions import argument_error, guess_constructor, guess_inputs
-from sandbox.devices import list_gpus, resolve_device
 from sandbox.errors import WarpsmithError
+from sandbox.machine.devices import list_gpus, resolve_device
 from sandbox.target import ModuleClass, resolve_target
 
 FIELDS = {

@@ -11,8 +11,8 @@ from app.clock import amount
 from app.text.bars import bar
 from app.text.plain import clean, clipped
 from app.text.rows import Row, row, wrapped
-from sandbox.floor import share_of_copy
 from sandbox.task_check import PASSED
+from sandbox.timing.floor import share_of_copy
 
 MOST_OPERATORS = 10
 

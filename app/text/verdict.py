@@ -14,7 +14,7 @@ from app.text.bars import bar, whisker
 from app.text.marks import mark, reward_text
 from app.text.plain import clean, clipped
 from app.text.rows import Row, row, wrapped
-from sandbox.floor import share_of_copy
+from sandbox.timing.floor import share_of_copy
 from sandbox.verdict import BuildReport, GuardReport, ProfileReport, Speedup, TaskCheck, Verdict, VerifyReport
 
 LABEL = 11

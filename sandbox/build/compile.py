@@ -27,11 +27,11 @@ from sandbox.build.slots import compile_slots, one_build
 from sandbox.build.sources import FOLDER, Source, Sources, read_sources
 from sandbox.build.store import Store
 from sandbox.build.target import ExtraFlags, Target, cpu_target, cuda_target
-from sandbox.cache import kernel_parts, tidy
 from sandbox.errors import EnvironmentFault
 from sandbox.isolation import Isolation
+from sandbox.machine.cache import kernel_parts, tidy
+from sandbox.machine.scratch import scratch_folder
 from sandbox.progress import Progress, Stage, silent
-from sandbox.scratch import scratch_folder
 from sandbox.verdict import BuildReport, Diagnostic, KernelResources
 
 FORMAT = "2"

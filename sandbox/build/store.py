@@ -1,7 +1,7 @@
 """A content-addressed cache on disk: folders of files under a hash, written whole or not at all.
 
 Several processes may use one store at once. Entries are never changed; one that is no longer what was written, on a disk
-that lost or cut a file, is removed when it is looked for, and so built again. ``sandbox.cache`` bounds what they take.
+that lost or cut a file, is removed when it is looked for, and so built again. ``sandbox.machine.cache`` bounds what they take.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ from sandbox.build.toolchain import (
     find_library,
     find_nvcc,
 )
-from sandbox.compatibility import driver_cuda, refuse_old_driver
 from sandbox.errors import EnvironmentFault
+from sandbox.machine.compatibility import driver_cuda, refuse_old_driver
 
 _LINK = ("-Wl,--no-undefined", "-Wl,--exclude-libs,ALL", "-Wl,-Bsymbolic")
 _CPU_COMPILE = ("-O3", "-march=native", "-fopenmp", "-std=c++17", "-fPIC")

@@ -11,7 +11,7 @@ import argparse
 import sys
 from collections.abc import Callable, Iterator
 
-from sandbox.devices import resolve_device
+from sandbox.machine.devices import resolve_device
 from tests.bench.row import Row
 
 Bench = Callable[[str], Iterator[Row]]

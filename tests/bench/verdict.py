@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sandbox.build import build_kernels
-from sandbox.devices import list_gpus
 from sandbox.isolation import best_isolation
 from sandbox.judge import Judge
+from sandbox.machine.devices import list_gpus
 from sandbox.verdict import Tier, Verdict
 from tests.bench.row import Row
 from tests.bench.workspace import bench_task, edit, make_workspace

@@ -13,7 +13,7 @@ import pytest
 
 from agent.settings import load_settings
 from sandbox.errors import UsageError
-from sandbox.scratch import scratch_folder
+from sandbox.machine.scratch import scratch_folder
 from sandbox.target import resolve_target
 from tests.cli.conftest import Cli
 from tests.scale_task import Write

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.devices import gpu_of, list_gpus, nvml
 from sandbox.errors import TaskError
 from sandbox.isolation import best_isolation
 from sandbox.judge import Judge
 from sandbox.judge_limits import JudgeLimits
+from sandbox.machine.devices import gpu_of, list_gpus, nvml
 from tests.scale_task import reference, write_candidate, write_task
 
 pytestmark = pytest.mark.gpu

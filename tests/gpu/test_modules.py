@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.devices import resolve_device
 from sandbox.isolation import best_isolation
 from sandbox.judge import Judge
+from sandbox.machine.devices import resolve_device
 from sandbox.target import resolve_target
 
 HERE = Path(__file__).parent

@@ -13,7 +13,7 @@ import pytest
 
 from sandbox.isolation import best_isolation
 from sandbox.judge import Judge
-from sandbox.nsight import KernelProfile, profile_kernels
+from sandbox.looking.nsight import KernelProfile, profile_kernels
 from tests.scale_task import Write, cuda_kernel, reference, write_candidate, write_task
 
 pytestmark = pytest.mark.gpu

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.devices import gpu_of, list_gpus, resolve_device, visible_gpus
-from sandbox.gpu_watch import GpuWatch, watch_device
+from sandbox.machine.devices import gpu_of, list_gpus, resolve_device, visible_gpus
+from sandbox.timing.gpu_watch import GpuWatch, watch_device
 from sandbox.wire import device_name
 from tests.scale_task import reference, write_candidate, write_task
 

@@ -10,7 +10,7 @@ import pytest
 
 from sandbox.isolation import best_isolation
 from sandbox.judge import Judge
-from sandbox.sanitizer import SanitizerReport, find_compute_sanitizer, sanitize
+from sandbox.looking.sanitizer import SanitizerReport, find_compute_sanitizer, sanitize
 from tests.scale_task import Write, reference, write_candidate, write_task
 
 pytestmark = [

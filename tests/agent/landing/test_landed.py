@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agent.landing import land, undo
-from sandbox.devices import list_gpus
+from sandbox.machine.devices import list_gpus
 from tests.agent.landing.example import CANDIDATE, KERNEL, ORIGINAL, accepted, make_project, planned, run
 from tests.agent.landing.repositories import picture
 

@@ -9,8 +9,8 @@ import sys
 import time
 from pathlib import Path
 
-from sandbox.devices import list_gpus, resolve_device
 from sandbox.errors import WarpsmithError
+from sandbox.machine.devices import list_gpus, resolve_device
 from tests.gpu.figures.campaign import ENOUGH, Campaign
 from tests.gpu.figures.nsight import ONE_KERNEL, compare
 from tests.gpu.figures.results import CPU_RESULTS, GPU_RESULTS, Results

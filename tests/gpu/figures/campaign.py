@@ -16,7 +16,7 @@ from sandbox.errors import EnvironmentFault
 from sandbox.isolation import best_isolation
 from sandbox.judge import Judge
 from sandbox.judge_limits import JudgeLimits
-from sandbox.pool import Pool
+from sandbox.machine.pool import Pool
 from sandbox.progress import silent
 from sandbox.verdict import Tier, Verdict
 from sandbox.wire import device_name

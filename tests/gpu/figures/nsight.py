@@ -11,8 +11,8 @@ from pathlib import Path
 from sandbox.isolation import best_isolation
 from sandbox.judge import Judge
 from sandbox.judge_limits import JudgeLimits
-from sandbox.nsight import find_ncu
-from sandbox.nsight_csv import read_raw
+from sandbox.looking.nsight import find_ncu
+from sandbox.looking.nsight_csv import read_raw
 from tests.gpu.figures.pairs import itself
 from tests.gpu.figures.results import Results
 

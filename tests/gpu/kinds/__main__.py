@@ -10,11 +10,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from sandbox.devices import resolve_device
 from sandbox.errors import WarpsmithError
 from sandbox.isolation import best_isolation
 from sandbox.judge import Judge
 from sandbox.judge_limits import JudgeLimits
+from sandbox.machine.devices import resolve_device
 from sandbox.verdict import Verdict
 from tests.gpu.figures.results import ROOT, Results, judge_digest
 from tests.gpu.kinds.kinds import KINDS, write_kind, wrongs

@@ -16,10 +16,10 @@ from warpsmith_harness.trace import Activity, ownership
 from warpsmith_harness.transport import HostRegion, TransportError, bytes_needed, pack, unpack
 from warpsmith_harness.watch import Checksums, OperatorWatch, delegation, poisoned_memory
 
-from sandbox.clocks import below_floor, contradicts, measure, plan_burst
-from sandbox.held_clock import CONTRADICTIONS, HeldClock
 from sandbox.processes import BoundedLog
 from sandbox.snapshot import digest, read_candidate
+from sandbox.timing.clocks import below_floor, contradicts, measure, plan_burst
+from sandbox.timing.held_clock import CONTRADICTIONS, HeldClock
 from sandbox.wire import Channel, ChannelClosed, ChannelGarbage, ChannelTimeout, pair
 from tests.scale_task import Write
 

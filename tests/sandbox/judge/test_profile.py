@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.cpu_watch import CpuWatch
 from sandbox.isolation import best_isolation
 from sandbox.judge import Judge
 from sandbox.judge_limits import TierLimits
-from sandbox.profiling import GRAPH
 from sandbox.progress import Stage
+from sandbox.timing.cpu_watch import CpuWatch
+from sandbox.timing.profiling import GRAPH
 from sandbox.verdict import Verdict
 from tests.sandbox.judge.conftest import LIMITS
 from tests.scale_task import Write, write_task
@@ -44,7 +44,7 @@ def assert_timed(verdict: Verdict, placements: int) -> None:
 
 
 def test_early_results_follow_each_placement(judge: Judge, candidate: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sandbox.timekeeper.undecided", lambda _: "")
+    monkeypatch.setattr("sandbox.timing.timekeeper.undecided", lambda _: "")
     told: list[Stage] = []
     verdict = judge.check(candidate(), progress=told.append)
     assert_timed(verdict, 2)
@@ -57,11 +57,11 @@ def test_more_placements_are_drawn_while_the_reward_is_undecided(
     judge: Judge, candidate: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = iter(["eager", ""])
-    monkeypatch.setattr("sandbox.timekeeper.undecided", lambda _: next(asked))
+    monkeypatch.setattr("sandbox.timing.timekeeper.undecided", lambda _: next(asked))
     verdict = judge.check(candidate())
     assert_timed(verdict, 3)
     assert any("1 of them drawn because" in note for note in verdict.profile.notes)
-    monkeypatch.setattr("sandbox.timekeeper.undecided", lambda _: "eager")
+    monkeypatch.setattr("sandbox.timing.timekeeper.undecided", lambda _: "eager")
     assert_timed(judge.check(candidate()), 4)
 
 

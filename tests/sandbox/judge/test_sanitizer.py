@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from sandbox.judge import Judge
-from sandbox.sanitizer import sanitize
-from sandbox.solo import read_left
+from sandbox.looking.sanitizer import sanitize
+from sandbox.looking.solo import read_left
 from tests.scale_task import Write, kernel
 
 READS_PAST_THE_END = "volatile float past = x[n * d]; (void)past;"

@@ -12,23 +12,23 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tests.sandbox.test_placement_run import US, placed
 
 from sandbox.errors import WarpsmithError
 from sandbox.isolation import best_isolation
 from sandbox.judge import Judge
 from sandbox.progress import Stage
-from sandbox.statistics import speedup
+from sandbox.timing.statistics import speedup
 from sandbox.verdict import Verdict
 from tests.conftest import skip_if_disturbed
 from tests.sandbox.judge.conftest import LIMITS
-from tests.sandbox.test_placement_run import US, placed
 from tests.scale_task import REFERENCE, Write, kernel, write_task
 
 pytestmark = pytest.mark.xdist_group("judge")
 
 HOLD = """
 import sys, time
-from sandbox.pool import Pool
+from sandbox.machine.pool import Pool
 with Pool("cpu", "something else", lambda: None).exclusive("profile", "timing", lambda stage: None):
     print("held", flush=True)
     time.sleep(float(sys.argv[1]))

@@ -10,11 +10,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from sandbox.devices import list_gpus
 from sandbox.errors import EnvironmentFault, TaskError
 from sandbox.isolation import best_isolation
 from sandbox.isolation.limits import ResourceLimits
 from sandbox.judge import Judge
+from sandbox.machine.devices import list_gpus
 from sandbox.task import TaskSpec
 from tests.conftest import skip_if_disturbed
 from tests.sandbox.judge.conftest import LIMITS

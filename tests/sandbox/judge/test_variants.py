@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from sandbox.ablation import ablate
 from sandbox.errors import UsageError
 from sandbox.judge import Judge
-from sandbox.sweep import sweep
+from sandbox.looking.ablation import ablate
+from sandbox.looking.sweep import sweep
 from tests.scale_task import Write, kernel
 
 OPEN = """
@@ -32,7 +32,7 @@ LOOP = """
 @pytest.fixture
 def undisturbed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a busy machine not matter, and measure less: no assertion here is about a time."""
-    monkeypatch.setattr("sandbox.cpu_watch.CpuWatch.trouble", lambda *_: "")
+    monkeypatch.setattr("sandbox.timing.cpu_watch.CpuWatch.trouble", lambda *_: "")
     for module in ("sweep", "ablation"):
         monkeypatch.setattr(f"sandbox.{module}.PLACEMENTS", 2)
 

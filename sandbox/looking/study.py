@@ -1,0 +1,103 @@
+"""A candidate to be looked at in ways that are no verdict: under a profiler, under sanitizers, in several variants."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from sandbox.build import Built, ExtraFlags, build_kernels
+from sandbox.crew import Crew
+from sandbox.isolation import Isolation
+from sandbox.judge_limits import JudgeLimits
+from sandbox.plans import CasePlan
+from sandbox.progress import Progress, Stage, silent
+from sandbox.task import TaskSpec
+from sandbox.timing.gpu_watch import DeviceWatch
+from sandbox.trial import Trial
+
+
+@dataclass(frozen=True)
+class Study:
+    """What it takes to look at one candidate; ``Judge.study`` makes it. Nothing that is seen so ever counts.
+
+    Attributes:
+        crew: The judge's processes.
+        spec: The task.
+        isolation: What everything of the candidate's runs in.
+        snapshot: Folder with the candidate's files.
+        files: The same, in memory.
+        work: The judge's own folder.
+        limits: Time and memory limits.
+        progress: Told what is being done.
+        cancel: Ends it when it is set.
+    """
+
+    crew: Crew
+    spec: TaskSpec
+    isolation: Isolation
+    snapshot: Path
+    files: Mapping[str, bytes]
+    work: Path
+    limits: JudgeLimits
+    progress: Progress
+    cancel: threading.Event | None
+
+    @property
+    def kernels(self) -> Path:
+        """The candidate's kernel files."""
+        return self.snapshot / "kernels"
+
+    @property
+    def crowded(self) -> str:
+        """Why the candidate cannot run beside the bench with inputs of its own, or empty."""
+        if not self.crew.accepted.get("crowded"):
+            return ""
+        return "The task's tensors fill the device, so that there is no room for a second set: give smaller inputs."
+
+    def quietly(self) -> Study:
+        """Return the same without a listener, for what is done many times over."""
+        return replace(self, progress=silent)
+
+    def tell(self, part: str, text: str) -> None:
+        """Say what is being done."""
+        self.progress(Stage(part, text))
+
+    def build(self, flags: ExtraFlags | None = None) -> Built:
+        """Build the kernels with flags beside the usual ones; what was built so before comes from the cache."""
+        return build_kernels(
+            self.kernels,
+            arch=self.crew.environment["sm"] or "cpu",
+            cache=self.crew.kernels_cache,
+            isolation=self.isolation,
+            progress=self.progress,
+            site_packages=self.crew.site_packages,
+            cancel=self.cancel,
+            flags=flags,
+        )
+
+    def trial(self, flags: ExtraFlags | None = None, plans: Sequence[CasePlan] | None = None) -> Trial:
+        """Return the candidate as built with these flags, to be verified by these cases and then timed."""
+        return Trial(
+            self.crew,
+            self.spec,
+            self.isolation,
+            self.snapshot,
+            self.files,
+            "quick",
+            self.limits,
+            self.progress,
+            forgiving=False,
+            cancel=self.cancel,
+            flags=flags,
+            plans=plans,
+        )
+
+    @contextmanager
+    def alone(self) -> Iterator[DeviceWatch]:
+        """Hold the device alone, with the bench at rest, and look at it."""
+        with self.crew.alone("profile", "looking into", self.progress) as watch:
+            self.crew.bench.ask({"op": "idle"}, self.limits.bench_seconds)
+            yield watch
