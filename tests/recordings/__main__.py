@@ -21,8 +21,8 @@ from agent.session import create_session
 from agent.settings import Settings
 from agent.store import SessionWriter
 from app.demo_project import copy_project
-from sandbox.devices import resolve_device
 from sandbox.errors import ExitCode
+from sandbox.machine.devices import resolve_device
 from sandbox.target import resolve_target
 from sandbox.task import TaskSpec
 from tests.recordings.demo_cpu import SCRIPT as DEMO_CPU

@@ -9,25 +9,21 @@ from __future__ import annotations
 import os
 import sysconfig
 import time
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional
 
 from warpsmith_harness import startup
 from warpsmith_harness.device_queue import SpareTime, device_name
 from warpsmith_harness.machine import machine_of
 from warpsmith_harness.protocol import Channel, ChannelClosed, Message
+from warpsmith_harness.supply import Answer, Supply
 
-Answer = Tuple[Message, List[int]]
-
-_QUESTIONS_AHEAD = 5
-_AHEAD_SHARE_OF_MEMORY = 0.05
-_ROW_SHARE_OF_MEMORY = 0.15
 _LOOK_SECONDS = 0.2
 _SMALL_BYTES = 64 * 1024 * 1024
 """Below this a thread pool costs more than it saves, above all on a machine that does something else as well."""
 
 
 class Bench:
-    """Answers the parent's requests, one at a time; see the method of each.
+    """Answers the parent's requests, one at a time; see the method of each, and ``supply.Supply``.
 
     Args:
         channel: To the parent.
@@ -44,10 +40,11 @@ class Bench:
         import torch
 
         from warpsmith_harness.baselines import Baselines
+        from warpsmith_harness.copies import Copies
         from warpsmith_harness.crowded import Crowd
         from warpsmith_harness.load import load_task
         from warpsmith_harness.oracle import memory
-        from warpsmith_harness.questions import Examiner, Question
+        from warpsmith_harness.questions import Examiner
         from warpsmith_harness.room import accept_task
         from warpsmith_harness.sharing import Sharing
         from warpsmith_harness.timing import make_stopwatch
@@ -60,34 +57,30 @@ class Bench:
         self._memory = memory(task.device)
         sizes, self.accepted = accept_task(task, self._memory)
         self._reference = task.reference()
-        self._examiner = Examiner(task, self._reference, self.accepted["state_strength"])
-        self._variants = Variants(task, self._reference, self._examiner)
-        self.inputs = self._variants.inputs
+        examiner = Examiner(task, self._reference, self.accepted["state_strength"])
+        variants = Variants(task, self._reference, examiner)
+        self.inputs = variants.inputs
         self._baselines = Baselines(self._reference, task.device)
         self.threads = torch.get_num_threads()
         self._few_threads = 1 if self.accepted["bytes_moved"] < _SMALL_BYTES else self.threads
         torch.set_num_threads(self._few_threads)
         self._stopwatch = make_stopwatch(task.device)
-        self._sharing = Sharing(task.device)
-        self._crowd = (
-            Crowd(
-                task, self._reference, self._examiner, self._sharing, sizes, self.accepted["bytes_moved"], self._memory
-            )
+        sharing, moved = Sharing(task.device), self.accepted["bytes_moved"]
+        common = task, self._reference, examiner
+        self._supply: Supply = (
+            Crowd(*common, sharing, sizes, moved, self._memory)
             if self.accepted.get("crowded")
-            else None
+            else Copies(*common, variants, sharing, moved, bool(self.accepted["mutates"]), self._memory)
         )
-        self._ahead: List[Question] = []
-        self._asked: List[Question] = []
-        self._placement: Any = None
         self._resting: Optional[Message] = None
         self._spare = spare
         self._operations: Dict[str, Callable[[Message], Answer]] = {
-            "draw": self._draw,
-            "compare": self._compare,
+            "draw": self._supply.draw,
+            "compare": lambda request: (self._supply.compare(request), []),
             "prepare": self._prepare,
-            "place": self._place,
+            "place": self._supply.place,
             "time": self._time,
-            "recall": self._recall,
+            "recall": lambda request: (self._supply.recall(request), []),
             "original": self._original,
             "idle": self._idle,
         }
@@ -110,11 +103,8 @@ class Bench:
 
     @property
     def modes(self) -> List[str]:
-        """Every baseline there may be, eager first; CUDA graphs keep copies, for which there may be no room."""
-        from warpsmith_harness.baselines import REPLAYED
-
-        modes = self._baselines.modes
-        return modes if self._crowd is None else [mode for mode in modes if mode not in REPLAYED]
+        """Every baseline there may be, eager first."""
+        return self._supply.modes(self._baselines.modes)
 
     def serve(self) -> int:
         """Answer until the parent is gone; prepare the next verdict while it rests."""
@@ -135,90 +125,6 @@ class Bench:
                 answer = failure(error)
             self._channel.send({**answer, "id": request["id"]}, descriptors)
 
-    def _draw(self, request: Message) -> Answer:
-        """Put a question where the worker can read it, or answer why it is ``skipped``.
-
-        ``variant`` says what is asked (``variants.Variant``), ``worker`` who will answer. With ``more`` the questions drawn
-        before are kept beside it; ``calls`` says how many there will be.
-        """
-        from warpsmith_harness.variants import Skipped, Variant
-
-        if self._crowd is not None:
-            return self._crowd.draw(request)
-        started = time.monotonic()
-        variant = request["variant"]
-        try:
-            # Calls in a row share a state: one that was drawn ahead has another than the reference has by now.
-            ahead = not variant and request["calls"] == 1
-            question = self._fresh() if ahead else self._variants.draw(Variant(**variant))
-        except Skipped as skipped:
-            return {"skipped": skipped.reason, "took": time.monotonic() - started}, []
-        if request["calls"] * question.size > _ROW_SHARE_OF_MEMORY * self._memory:
-            reason = "the tensors of several calls would fill too much of the memory"
-            return {"skipped": reason, "took": time.monotonic() - started}, []
-        self._asked = [*self._asked, question] if request["more"] else [question]
-        held = [*question.tensors, *question.state.values(), *question.directions]
-        answer, descriptors = self._sharing.share(held, [*question.expected, *question.touched], request)
-        notes = answer.pop("notes")
-        inputs, state = len(question.tensors), len(question.state)
-        answer.update(
-            structure=question.structure,
-            inputs=notes[:inputs],
-            state=dict(zip(question.state, notes[inputs : inputs + state])),
-            directions=notes[inputs + state :],
-            gradients=question.gradients,
-            training=question.training,
-            misaligned=question.misaligned,
-            touched_inputs=list(question.touched_inputs),
-            touched_state=list(question.touched_state),
-            lent=False,
-            sizes=[tensor.numel() * tensor.element_size() for tensor in question.expected],
-            took=time.monotonic() - started,
-            reference_seconds=question.seconds,
-        )
-        return answer, descriptors
-
-    def _fresh(self) -> Any:
-        return self._ahead.pop() if self._ahead else self._examiner.draw()
-
-    def _compare(self, request: Message) -> Answer:
-        """Compare a worker's answer with a question, ``number`` of those drawn; ``digest`` identifies the answer's bits."""
-        if self._crowd is not None:
-            return self._judge_crowded(request), []
-        return self._judge(self._asked[request["number"]], request), []
-
-    def _judge_crowded(self, request: Message) -> Message:
-        from warpsmith_harness.crowded import Changed
-        from warpsmith_harness.lent import tidy
-
-        assert self._crowd is not None  # asked by those who know
-        try:
-            return self._judge(self._crowd.question(), request)
-        except Changed as changed:
-            return {**_unread(str(changed)), "notes": [], "digest": []}
-        finally:
-            tidy(self._task.device)
-
-    def _judge(self, question: Any, request: Message) -> Message:
-        """Compare; whatever cannot be read of what a worker sent is the candidate's fault."""
-        import torch
-
-        from warpsmith_harness.questions import judge_answer
-        from warpsmith_harness.values import checksum
-
-        notes = list(question.exact.notes)
-        try:
-            outputs, touched = (self._sharing.read(request[key]) for key in ("outputs", "touched"))
-            absent = [int(number) for number in request["absent"] or ()]
-            tolerance = self._task.spec["tolerance"]
-            judged = judge_answer(question, outputs, request["structure"], touched, absent, tolerance)
-            digest = [checksum(tensor) for tensor in outputs] if request.get("digest") else []
-            return {**judged, "notes": notes, "digest": digest}
-        except torch.cuda.OutOfMemoryError:
-            raise
-        except Exception as error:
-            return {**_unread(f"its answer cannot be read: {error}"), "notes": notes}
-
     def _prepare(self, request: Message) -> Answer:
         """Compile a baseline, ``mode``, within ``seconds``; ``error`` says why it cannot be timed."""
         from warpsmith_harness.baselines import GRAPH
@@ -230,36 +136,6 @@ class Bench:
             self._prepare_mode(mode, request["seconds"], lambda: self._channel.ready(0))
         return {"error": self._baselines.errors.get(mode, ""), "took": self._baselines.seconds.get(mode, 0.0)}, []
 
-    def _place(self, request: Message) -> Answer:
-        """Draw new buffers and contents, and share them with ``worker``."""
-        from warpsmith_harness.candidate import state
-        from warpsmith_harness.placement import Placement
-
-        self._placement = None
-        if self._crowd is not None:
-            return self._crowd.place(request)
-        placement = Placement(self._task, self._reference, self._examiner, self.accepted["bytes_moved"], self._memory)
-        self._placement = placement
-        own = {name: tensor.detach() for name, tensor in state(self._reference).items()}
-        flat = [tensor for base in placement.bases for tensor in base]
-        outputs = self._examiner.ask(placement.bases[0], placement.structure, exact=False)
-        answer, descriptors = self._sharing.share(
-            [*flat, *own.values()], [*outputs.expected, *outputs.touched], request
-        )
-        notes = answer.pop("notes")
-        width = len(placement.bases[0])
-        answer.update(
-            structure=placement.structure,
-            bases=[notes[start : start + width] for start in range(0, len(flat), width)],
-            state=dict(zip(own, notes[len(flat) :])),
-            slots=placement.arena.slots,
-            recallable=not self.accepted["mutates"],
-            rollable=placement.rollable,
-            lent=False,
-            output_bytes=sum(tensor.numel() * tensor.element_size() for tensor in outputs.expected),
-        )
-        return answer, descriptors
-
     def _time(self, request: Message) -> Answer:
         """Time a batch of ``side``; see ``placement.time_side``. ``error`` says why a baseline cannot be made ready."""
         from warpsmith_harness.baselines import EAGER
@@ -269,56 +145,34 @@ class Bench:
 
         try:
             with all_threads(self.threads):
-                return self._timed(request), []
+                return self._supply.time(self._stopwatch, self._baselines, request), []
         except Exception as error:
             if request["kind"] not in ("graph", "warm") or request["side"] in (EAGER, COPY):
                 raise
             doing = "be captured into a CUDA graph" if request["kind"] == "graph" else "run on new buffers"
             return {"error": f"it cannot {doing}: {summary(error)}"}, []
 
-    def _timed(self, request: Message) -> Message:
-        from warpsmith_harness.placement import time_side
-
-        if self._crowd is not None:
-            return self._crowd.time(self._stopwatch, self._baselines, request)
-        call = self._placement.call(request["side"], self._baselines)
-        return time_side(self._stopwatch, call, self._placement.arena, request)[0]
-
-    def _recall(self, request: Message) -> Answer:
-        """Compare the output of a timed call, made on ``turn``."""
-        from warpsmith_harness.timing import Turn
-
-        if self._crowd is not None:
-            return self._judge_crowded(request), []
-        base, slot, roll = request["turn"]
-        return self._judge(self._placement.question(Turn(base, slot, roll)), request), []
-
     def _original(self, request: Message) -> Answer:  # noqa: ARG002  # every operation takes its request
         """Profile the reference's operators."""
         from warpsmith_harness.original import profile
         from warpsmith_harness.threads import all_threads
 
-        self._make_room()
+        self._supply.make_room()
         with all_threads(self.threads):
             return {**self.accepted, **profile(self._task, self.accepted)}, []
 
     def _idle(self, request: Message) -> Answer:  # noqa: ARG002  # every operation takes its request
         """Stop preparing, as every request does: the device is to be somebody else's."""
-        self._make_room()
+        self._supply.make_room()
         return {}, []
 
     def _prepare_mode(self, mode: str, seconds: float, wanted_elsewhere: Callable[[], bool]) -> None:
         """Compile a mode, until the bench is wanted elsewhere."""
         from warpsmith_harness.threads import all_threads
 
-        self._make_room()
+        self._supply.make_room()
         with all_threads(self.threads):
             self._baselines.prepare(mode, self._run_once, seconds, wanted_elsewhere)
-
-    def _make_room(self) -> None:
-        """Give back what is lent to no worker any more, where room is short."""
-        if self._crowd is not None:
-            self._crowd.release()
 
     def _run_once(self, call: Callable[..., Any]) -> None:
         import torch
@@ -347,19 +201,11 @@ class Bench:
     def _prepare_something(self, resting: Message) -> None:
         """Do one piece of work for the next verdict, or stop resting when there is none."""
         from warpsmith_harness.baselines import COMPILE
-        from warpsmith_harness.problems import MachineProblem, TaskProblem
+        from warpsmith_harness.problems import MachineProblem
 
-        if self._crowd is not None:  # there is no room to keep questions
-            self._make_room()
-            self._resting = None
+        if self._supply.prepare():
             return
-        room = _AHEAD_SHARE_OF_MEMORY * self._memory - sum(question.size for question in self._ahead)
-        if len(self._ahead) < _QUESTIONS_AHEAD and (not self._ahead or self._ahead[0].size < room):
-            try:
-                self._ahead.append(self._examiner.draw())
-            except TaskProblem:  # met again, and told, when a verdict draws
-                self._resting = None
-        elif resting["compile_seconds"] > 0 and not self._baselines.tried(COMPILE):
+        if resting["compile_seconds"] > 0 and not self._baselines.tried(COMPILE):
             seconds = resting["compile_seconds"]
             try:
                 self._prepare_mode(COMPILE, seconds, lambda: self._channel.ready(0) or self._spare.over())
@@ -367,11 +213,6 @@ class Bench:
                 self._resting = None
         else:
             self._resting = None
-
-
-def _unread(reason: str) -> Message:
-    """Return the outcome of a comparison in which nothing could be compared."""
-    return {"ok": False, "max_abs_error": None, "max_rel_error": None, "reason": reason}
 
 
 def main(arguments: List[str]) -> int:

@@ -24,7 +24,7 @@ import torch
 from torch import nn
 
 from warpsmith_harness import values
-from warpsmith_harness.baselines import Baselines
+from warpsmith_harness.baselines import REPLAYED, Baselines
 from warpsmith_harness.candidate import state
 from warpsmith_harness.compare import oracle
 from warpsmith_harness.lent import PIECE_BYTES, LentArena, contents_sum, exchange, tidy, time_once_warm
@@ -35,6 +35,7 @@ from warpsmith_harness.protocol import Message
 from warpsmith_harness.questions import Examiner, Question
 from warpsmith_harness.room import USABLE, Sizes, flat_outputs
 from warpsmith_harness.sharing import Sharing
+from warpsmith_harness.supply import Answer, judge, uncompared
 from warpsmith_harness.timing import Call, Stopwatch
 from warpsmith_harness.transport import ALIGNMENT, Note, span
 
@@ -42,11 +43,9 @@ _COPY_SHARE = 0.02
 _ROLL = 0.37
 _NOBODY = -1
 
-Answer = Tuple[Message, List[int]]
-
 
 class Crowd:
-    """The bench's part, in the place of questions and placements that copy their inputs.
+    """The bench's part, see ``supply.Supply``: inputs are lent, where ``copies.Copies`` copies them.
 
     Args:
         task: The task.
@@ -83,7 +82,7 @@ class Crowd:
         self._arena: Optional[LentArena] = None
 
     def draw(self, request: Message) -> Answer:
-        """Lend new inputs to ``worker``, with a new state; see ``Bench._draw``."""
+        """Lend new inputs to ``worker``, with a new state; see ``Supply``."""
         started = time.monotonic()
         answer, descriptors = self._lend(request)
         answer.update(
@@ -100,7 +99,7 @@ class Crowd:
         return answer, descriptors
 
     def place(self, request: Message) -> Answer:
-        """Lend new inputs for a placement; see ``Bench._place``."""
+        """Lend new inputs for a placement; see ``Supply``."""
         answer, descriptors = self._lend(request)
         rollable = self._stays_finite()
         self._arena = LentArena(self._lent, self._structure, rollable)
@@ -118,25 +117,43 @@ class Crowd:
         answer = time_once_warm(stopwatch, call, self._arena, request, self._task.device)[0]
         return {**answer, "us": [us * times for us in answer["us"]]} if "us" in answer else answer
 
-    def question(self) -> Question:
-        """Return what the reference and the oracle make of the inputs as they are now.
+    def compare(self, request: Message) -> Message:
+        """Compare with what the reference and the oracle make of the inputs as they are now."""
+        try:
+            return judge(self._question(), request, self._sharing, self._task.spec["tolerance"])
+        except Changed as changed:
+            return uncompared(str(changed))
+        finally:
+            tidy(self._task.device)
 
-        Raises:
-            Changed: They are not what was lent.
-        """
+    def recall(self, request: Message) -> Message:
+        """See ``Supply``: the inputs still are those of the timed call."""
+        return self.compare(request)
+
+    def prepare(self) -> bool:
+        """See ``Supply``; there is no room to keep questions."""
+        self.make_room()
+        return False
+
+    def modes(self, modes: List[str]) -> List[str]:
+        """See ``Supply``; CUDA graphs keep copies."""
+        return [mode for mode in modes if mode not in REPLAYED]
+
+    def make_room(self) -> None:
+        """Give back the memory that was lent, where no worker needs it any more."""
+        self._arena = None
+        self._lent = []
+        self._sharing.holds(_NOBODY)
+        tidy(self._task.device)
+
+    def _question(self) -> Question:
+        """Return what the reference and the oracle make of the inputs as they are now; raises ``Changed``."""
         if [contents_sum(tensor) for tensor in self._lent] != self._sums:
             raise Changed("the call changed its inputs, which the original leaves alone")
         args, kwargs = values.rebuild(self._structure, self._lent)
         exact = oracle(self._task, self._reference, tuple(args), kwargs)
         outputs, structure = values.flatten(self._task.forward(self._reference, tuple(args), kwargs))
         return Question(self._lent, self._structure, {}, [out.detach() for out in outputs], structure, exact)
-
-    def release(self) -> None:
-        """Give back the memory that was lent, where no worker needs it any more."""
-        self._arena = None
-        self._lent = []
-        self._sharing.holds(_NOBODY)
-        tidy(self._task.device)
 
     def _lend(self, request: Message) -> Answer:
         """Lend new inputs; where they do not fit beside those that this worker has, those are renewed in place."""

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.sandbox.test_placement_run import US, placed
 
 from sandbox.errors import WarpsmithError
 from sandbox.isolation import best_isolation
@@ -22,6 +21,7 @@ from sandbox.timing.statistics import speedup
 from sandbox.verdict import Verdict
 from tests.conftest import skip_if_disturbed
 from tests.sandbox.judge.conftest import LIMITS
+from tests.sandbox.timing.test_placement_run import US, placed
 from tests.scale_task import REFERENCE, Write, kernel, write_task
 
 pytestmark = pytest.mark.xdist_group("judge")
