@@ -34,7 +34,7 @@ def undisturbed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a busy machine not matter, and measure less: no assertion here is about a time."""
     monkeypatch.setattr("sandbox.timing.cpu_watch.CpuWatch.trouble", lambda *_: "")
     for module in ("sweep", "ablation"):
-        monkeypatch.setattr(f"sandbox.{module}.PLACEMENTS", 2)
+        monkeypatch.setattr(f"sandbox.looking.{module}.PLACEMENTS", 2)
 
 
 @pytest.mark.usefixtures("undisturbed")
