@@ -16,9 +16,8 @@ from typing import TypeVar
 
 from sandbox.errors import TaskError
 from sandbox.looking.study import Study
-from sandbox.processes import close_all
+from sandbox.timing.batches import draw_turn, fill_us, place_buffers, read_host_time, read_times
 from sandbox.timing.gpu_watch import DeviceWatch
-from sandbox.timing.profiling import read_host_time, read_times
 from sandbox.trial import LoadFailed
 from sandbox.verifying import describe_death, describe_failure
 from sandbox.wire import Message
@@ -28,9 +27,6 @@ T = TypeVar("T")
 _BATCH_US = 20_000.0
 _MOST_CALLS = 4
 _DROPPED_ROUNDS = 3
-_FILL_MARGIN_US = 30.0
-_LONGEST_FILL_US = 20_000.0
-_PLACE_FIELDS = ("bases", "state", "structure", "slots", "rollable", "regions", "lent")
 
 Starters = Mapping[str, Callable[[], Worker]]
 """Starts the worker of each variant."""
@@ -91,21 +87,14 @@ class _Runner:
     def place(self) -> None:
         """Take inputs and state into buffers of its own, and warm up."""
         crew, limits = self._study.crew, self._study.limits
-        request = {"op": "place", "worker": self.worker.number, "transport": crew.transport}
-        placed, descriptors = crew.bench.ask(request, limits.bench_seconds)
-        try:
-            send = {"op": "place", **{name: placed[name] for name in _PLACE_FIELDS}}
-            self.worker.ask(send, crew.patience(1), descriptors)
-        finally:
-            close_all(descriptors)
+        placed = place_buffers(crew.bench, self.worker, crew.transport, limits, crew.patience)
         self._bases, self._slots = len(placed["bases"]), placed["slots"]
         self._host_us = read_host_time(self._ask({"kind": "warm"}))
 
     def time(self, calls: int) -> list[float]:
         """Return the microseconds of so many calls."""
-        draw = self._random
-        turns = [[draw.randrange(self._bases), draw.randrange(self._slots), draw.random()] for _ in range(calls)]
-        fill = min(_LONGEST_FILL_US, 1.3 * self._host_us + _FILL_MARGIN_US) if self._study.crew.on_gpu else 0.0
+        turns = [draw_turn(self._random, self._bases, self._slots) for _ in range(calls)]
+        fill = fill_us(self._host_us) if self._study.crew.on_gpu else 0.0
         started = time.perf_counter_ns()
         answer = self._ask({"kind": "device", "turns": turns, "keep": -1, "cold": True, "fill_us": fill})
         self.cost_us = (time.perf_counter_ns() - started) / 1000 / calls

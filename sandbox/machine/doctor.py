@@ -62,6 +62,7 @@ def examine(*, python: str, isolation: str, home: Path, cache: Path) -> list[Rea
         _gpu_sharing,
         machine.nvcc,
         machine.cuda,
+        *([_nsight, _sanitizer] if list_gpus() else []),
         lambda: _isolation(isolation),
         _docker,
         lambda: _disk("home", home),
@@ -163,6 +164,30 @@ def _gpu() -> Reading:
 def _gpu_sharing() -> Reading:
     gpus = list_gpus()
     return Reading("GPU sharing", *sharing_of(gpus), needed=bool(gpus))
+
+
+def _nsight() -> Reading:
+    from sandbox.looking.nsight import counters_closed, find_ncu
+
+    found = find_ncu()
+    if found is None:
+        return Reading(
+            "Nsight Compute",
+            False,
+            "no ncu found",
+            "For `check --ncu`, install it with the CUDA toolkit.",
+            needed=False,
+        )
+    closed = counters_closed()
+    return Reading("Nsight Compute", not closed, str(found), closed, needed=False)
+
+
+def _sanitizer() -> Reading:
+    from sandbox.looking.sanitizer import find_compute_sanitizer
+
+    found = find_compute_sanitizer()
+    mend = "For `check --sanitize` on a GPU, install it with the CUDA toolkit."
+    return Reading("sanitizer", found is not None, str(found or "no compute-sanitizer found"), mend, needed=False)
 
 
 def _isolation(minimum: str) -> Reading:

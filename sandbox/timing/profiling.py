@@ -11,8 +11,8 @@ from statistics import median
 
 from sandbox.bench_client import Bench
 from sandbox.judge_limits import JudgeLimits, TierLimits
-from sandbox.processes import close_all
 from sandbox.task import JudgedBy
+from sandbox.timing.batches import draw_turn, fill_us, place_buffers, read_host_time, read_times
 from sandbox.timing.clocks import below_floor
 from sandbox.timing.gpu_watch import DeviceWatch
 from sandbox.timing.held_clock import HeldClock
@@ -21,7 +21,7 @@ from sandbox.timing.statistics import precise_enough
 from sandbox.verdict import Finding, VerifyCase
 from sandbox.verifying import case_of, sent_outputs
 from sandbox.wire import Message
-from sandbox.workers import CandidateFailed, Death, Worker, WorkerDied
+from sandbox.workers import CandidateFailed, Worker, WorkerDied
 
 CANDIDATE = "candidate"
 EAGER = "eager"
@@ -37,9 +37,6 @@ _CLOCKED_ROUNDS = 3
 _RECALLED_ROUNDS = 2
 _FIRST_ROUNDS = 5
 _DROPPED_ROUNDS = 3
-_FILL_MARGIN_US = 30.0
-_LONGEST_FILL_US = 20_000.0
-_LONGEST_US = 3.6e9
 
 Samples = dict[str, list[float]]
 
@@ -161,17 +158,9 @@ class PlacementRun:
         return times
 
     def _place(self) -> None:
-        number = self._worker.number if self._worker else 0
-        request = {"op": "place", "worker": number, "transport": self._transport}
-        placed, descriptors = self._bench.ask(request, self._limits.bench_seconds)
-        try:
-            if self._worker is not None:
-                wanted = ("bases", "state", "structure", "slots", "rollable", "regions", "lent")
-                send = {"op": "place", **{key: placed[key] for key in wanted}}
-                self._worker.ask(send, self._patience(1), descriptors)
-                self._worker.freeze()
-        finally:
-            close_all(descriptors)
+        placed = place_buffers(self._bench, self._worker, self._transport, self._limits, self._patience)
+        if self._worker is not None:
+            self._worker.freeze()
         self._bases, self._slots = len(placed["bases"]), placed["slots"]
         self._output_bytes = placed["output_bytes"]
         if not placed["recallable"]:
@@ -260,7 +249,7 @@ class PlacementRun:
     ) -> tuple[list[float], VerifyCase | None]:
         turns = [self._turn() for _ in range(calls)]
         kept = calls - 1 if keep else -1  # the last: an output may share memory with inputs that a later call gets
-        fill = min(_LONGEST_FILL_US, 1.3 * self._host_us[side] + _FILL_MARGIN_US) if self._on_gpu else 0.0
+        fill = fill_us(self._host_us[side]) if self._on_gpu else 0.0
         request = {"kind": "device", "turns": turns, "keep": kept, "cold": cold, "fill_us": fill, "graph": graph}
         started = time.perf_counter_ns()
         answer = self._time(side, request)
@@ -273,7 +262,7 @@ class PlacementRun:
         return us, case_of("a timed call", compared)
 
     def _turn(self) -> list[float]:
-        return [self._random.randrange(self._bases), self._random.randrange(self._slots), self._random.random()]
+        return draw_turn(self._random, self._bases, self._slots)
 
     def _latency(self, side: str, calls: int) -> list[float]:
         turns = [self._turn() for _ in range(calls)]
@@ -339,23 +328,6 @@ def _thawed(worker: Worker) -> Iterator[None]:
         yield
     finally:
         worker.freeze()
-
-
-def read_times(answer: Message, calls: int) -> list[float]:
-    """Return the microseconds of a timed batch; raises ``WorkerDied`` for what cannot be times."""
-    try:
-        us = [float(value) for value in answer["us"]]
-    except (KeyError, TypeError, ValueError):
-        us = []
-    if len(us) != calls or not all(0 < value < _LONGEST_US for value in us):
-        raise WorkerDied(Death("sent an answer that makes no sense", ""))
-    return us
-
-
-def read_host_time(answer: Message) -> float:
-    """Return how long the host needs to queue a call; it only decides how long the device is kept waiting."""
-    value = answer.get("host_us")
-    return min(_LONGEST_FILL_US, max(0.0, value)) if isinstance(value, float) and value == value else 0.0
 
 
 def medians(placements: list[Samples], side: str) -> float | None:
