@@ -79,7 +79,7 @@ def test_an_ablation_times_what_is_wrong_and_never_counts(judge: Judge, candidat
     assert (waste.name, crash.name) == ("WASTE", "CRASH")
     assert waste.us is not None
     assert waste.share is not None
-    assert waste.share.low > 0.1
+    assert waste.share.ratio > 0.1
     assert crash.us is None
     assert "SIG" in crash.problem
     data = json.loads(json.dumps(report.to_json()))
