@@ -57,15 +57,17 @@ def _sweep(report: SweepReport) -> Iterator[str]:
     yield "Sweep (no verdict: write the best values into the source, and Check)"
     width = max(len(variant.name) for variant in report.variants)
     yield f"  {'values':<{width}}  {'a call':>8}  the best is faster by"
-    yield from (f"  {variant.name:<{width}}  {_variant(variant)}" for variant in report.variants[:_ROWS])
+    unranked = "" if report.best else "-"
+    yield from (f"  {variant.name:<{width}}  {_variant(variant, unranked)}" for variant in report.variants[:_ROWS])
     yield report.conclusion
 
 
-def _variant(variant: Variant) -> str:
+def _variant(variant: Variant, unranked: str) -> str:
+    """Return a variant's row; ``unranked`` stands in the place of a comparison where the times do not count."""
     time = microseconds(variant.us) if variant.us is not None else "-"
     gain = variant.best_gain
     compared = f"{gain.ratio:.3f}x [{gain.low:.3f}, {gain.high:.3f}]" if gain else ""
-    told = compared or variant.problem[:_REASON] or "best"
+    told = compared or variant.problem[:_REASON] or unranked or "best"
     return f"{time:>8}  {told}{'  <- as the source has it' if variant.present else ''}"
 
 

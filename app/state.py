@@ -146,9 +146,7 @@ class SessionState:
         return earlier[-1].files if earlier else self.files
 
     def best(self) -> Judged | None:
-        """Return the attempt that the ended run named as the best, else the best one so far."""
-        if self.end is not None and self.end.best_attempt is not None:
-            return self.attempt(self.end.best_attempt)
+        """Return the best attempt so far; what is judged after a run's end, for a landing, counts as well."""
         return best_of(self.attempts)
 
     def running_call(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -123,6 +124,5 @@ class Bench:
         self.stop()
         status = self._process.process.returncode
         log = self._process.log.text(0.5).strip()[-2000:]
-        return ProcessLost(
-            f"The bench process was lost: {why or f'it ended with status {status}'}{f': {log}' if log else ''}"
-        )
+        what = f"The bench process was lost: {why or f'it ended with status {status}'}"
+        return ProcessLost(what, log=log, killed=status == -signal.SIGKILL and not why)

@@ -1,6 +1,7 @@
 """Decides the cases of each tier: what a candidate is asked before it is timed.
 
-Quick asks for fresh inputs under randomised state and poisoned memory. Full asks whatever honest use may bring as well:
+Quick asks for fresh inputs under randomised state and poisoned memory, and once for gradients and for another size where
+the task has them. Full asks whatever honest use may bring as well:
 other distributions, layouts, sizes and modes, calls in a row, and gradients where the module is trained.
 """
 
@@ -83,7 +84,7 @@ def plan_cases(
     watches = watched + [""] * count
     plans = [CasePlan(f"fresh inputs {number + 1}", watch=watches[number]) for number in range(count)]
     if tier == "quick":
-        return plans
+        return [*plans, *list(_gradients(spec, inputs))[:1], *list(_sizes(spec.dynamic, inputs))[-1:]]
     if not mutates:
         plans.append(CasePlan("the same inputs three times", repeats=_ROW))
         plans.append(CasePlan("calls in a row", calls=_ROW))

@@ -26,7 +26,17 @@ class Cancelled(Exception):
 
 
 class ProcessLost(Exception):
-    """A trusted process ended or stopped answering; another takes its place."""
+    """A trusted process ended or stopped answering; another takes its place.
+
+    Attributes:
+        what: What happened, in a sentence.
+        killed: Whether somebody killed it: then what it was doing is not to blame.
+    """
+
+    def __init__(self, what: str, *, log: str = "", killed: bool = False) -> None:
+        super().__init__(f"{what}: {log}" if log else what)
+        self.what = what
+        self.killed = killed
 
 
 class BoundedLog:

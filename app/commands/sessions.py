@@ -125,7 +125,7 @@ def _plain(summary: SessionSummary) -> dict[str, object]:
 def _row(summary: SessionSummary) -> str:
     best = "-" if summary.best_speedup is None else f"{summary.best_speedup:.2f}×"
     reward = "-" if summary.best_reward is None else str(summary.best_reward)
-    ended = summary.outcome + (" landed" if summary.landed else "")
+    ended = summary.outcome + (", landed" if summary.landed else "")
     age = _age(time.time() - summary.created)
     model = summary.model or "-"
     return (
@@ -150,7 +150,8 @@ def _line(event: ev.Event, module: str) -> str:
     match event:
         case ev.Attempt(attempt=number, verdict=data):
             verdict = Verdict.from_json(data)
-            return f"attempt {number}  {mark(verdict.correct)} reward {verdict.reward}  {verdict.reason}"
+            reward = "none" if verdict.reward is None else verdict.reward
+            return f"attempt {number}  {mark(verdict.correct)} reward {reward}  {verdict.reason}"
         case ev.ModelTurn(turn=turn, message=message):
             calls = [call["function"]["name"] for call in message.get("tool_calls") or []]
             first = (message.get("content") or "").strip().partition("\n")[0]

@@ -156,7 +156,7 @@ class Pool:
                 looked = time.monotonic()
             ticket.tell()
             if told:
-                progress(Stage(part, doing))
+                progress(Stage(part, work))
         except BaseException:
             ticket.close()
             raise

@@ -21,6 +21,8 @@ from sandbox.workers import Worker
 
 WORTH_A_SECOND_LOOK = 3.0
 _AGREEMENT = 1.3
+_DROPPED_PLACEMENTS = 2
+"""Drawn again for being disturbed, before a verdict is: what disturbs is often over in a moment."""
 _PATIENCE = 2.0
 """Placements beyond a tier's number begin within so many times its measuring time."""
 
@@ -71,11 +73,17 @@ class Timekeeper:
         """
         modes = self._prepare(self._modes())
         placements: list[PlacementTimes] = []
+        dropped: list[PlacementTimes] = []
         notes: list[str] = []
         with self._leased() as watch:
             started = time.monotonic()
             while not placements or self._goes_on(placements, modes, started):
                 self._draw(placements, start_worker, modes, watch)
+                if placements[-1].disturbed and len(dropped) < _DROPPED_PLACEMENTS:
+                    self._progress(Stage("profile", f"drawing that placement again: {placements[-1].disturbed}"))
+                    dropped.append(placements.pop())
+            if dropped:
+                notes.append(f"{len(dropped)} more were disturbed, and drawn again")
             more = len(placements) - self._amount.placements
             if more > 0:
                 notes.append(f"{more} of them drawn because the others left it open whether the next reward is earned")
@@ -86,7 +94,7 @@ class Timekeeper:
                 notes += _second_look(gain.ratio, self._report(placements[-1:], modes).speedup.get(BEST))
             notes += watch.notes()
         self._renew_bench()
-        cases = [case for placement in placements for case in placement.cases]
+        cases = [case for placement in (*dropped, *placements) for case in placement.cases]
         findings = tuple(finding for placement in placements for finding in placement.findings)
         return Timed(self._report(placements, modes, notes), cases, findings)
 
@@ -175,7 +183,8 @@ class Timekeeper:
             try:
                 errors[mode], seconds[mode] = self._prepare_one(mode)
             except ProcessLost as lost:
-                self._crew.broken_modes[mode] = f"preparing it took the process with it: {lost}"
+                if not lost.killed:
+                    self._crew.broken_modes[mode] = f"preparing it took the process with it: {lost.what}"
                 raise
             if mode == GRAPH and errors[mode]:
                 self._give_up(mode, errors[mode])

@@ -24,9 +24,13 @@ def names(spec: TaskSpec = SPEC, tier: str = "full", mutates: bool = False, inpu
     return [plan.name for plan in plan_cases(spec, tier, 3, inputs, mutates)]
 
 
-def test_quick_asks_for_fresh_inputs_alone() -> None:
-    trained = SPEC.with_changes(dynamic=(ROWS,), gradients=True)
-    assert names(trained, "quick") == ["fresh inputs 1", "fresh inputs 2", "fresh inputs 3"]
+def test_quick_asks_for_fresh_inputs_and_once_for_what_the_task_declares() -> None:
+    fresh = ["fresh inputs 1", "fresh inputs 2", "fresh inputs 3"]
+    assert names(SPEC, "quick") == fresh
+    *first, gradients, size = names(SPEC.with_changes(dynamic=(ROWS,), gradients=True), "quick")
+    assert first == fresh
+    assert gradients == "gradients 1"
+    assert size.startswith("size x.0 = index.0 = ")
 
 
 def test_the_first_cases_are_watched() -> None:

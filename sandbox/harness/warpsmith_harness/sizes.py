@@ -77,12 +77,16 @@ def resized(tensors: Sequence[torch.Tensor], dynamic: Sequence[Dynamic], sizes: 
 
 
 def others(dynamic: Sequence[Dynamic]) -> Iterator[list[int]]:
-    """Yield a few sizes that are not those drawn, to see whether the reference takes any."""
+    """Yield a few sizes that are not those drawn, to see whether the reference takes any.
+
+    Where there are others, 1 is not among them: a dimension of one element fits beside any other by broadcasting, which
+    says nothing of the sizes that were meant.
+    """
     small, drawn = [each.low for each in dynamic], [each.size for each in dynamic]
     middle = [(low + size) // 2 for low, size in zip(small, drawn)]
-    for sizes in (middle, small, [each.high for each in dynamic]):
-        if sizes != drawn:
-            yield sizes
+    wanted = [middle, small, [each.high for each in dynamic]]
+    telling = [sizes for sizes in wanted if sizes != drawn and 1 not in sizes]
+    yield from telling or [sizes for sizes in wanted if sizes != drawn]
 
 
 def _place(text: str, names: Sequence[str], tensors: Sequence[torch.Tensor]) -> tuple[int, int]:
