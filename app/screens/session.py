@@ -91,6 +91,7 @@ class SessionScreen(Screen[None]):
         self._run_at_once = run
         self._seen = SOURCE
         self._selected: int | None = None
+        self._over = False
         self._was_running = False
 
     def compose(self) -> ComposeResult:
@@ -126,8 +127,8 @@ class SessionScreen(Screen[None]):
         self.call_after_refresh(self.run_worker, self._open(), exit_on_error=True)
 
     async def on_unmount(self) -> None:
-        """End the engine."""
-        self.controller.on_change = lambda: None
+        """End the engine; what it says last finds no widget any more."""
+        self._over = True
         await self.controller.close()
 
     async def _open(self) -> None:
@@ -139,7 +140,7 @@ class SessionScreen(Screen[None]):
 
     def refresh_state(self) -> None:
         """Redraw what has changed of the session's state."""
-        if not self.controller.loaded or not self.is_attached:
+        if self._over or not self.controller.loaded or not self.is_attached:
             return
         state = self.controller.state
         if self._was_running and not state.running:
