@@ -17,7 +17,6 @@ from sandbox.task import DynamicSize, TaskSpec
 
 SKIPPED_FOLDERS = {"node_modules", "site-packages", "__pycache__", "build", "dist", "venv", "env"}
 LARGEST_SOURCE = 2_000_000
-KERNELBENCH_FUNCTIONS = {"get_inputs", "get_init_inputs"}
 
 
 @dataclass(frozen=True)

@@ -227,11 +227,6 @@ class ProfileReport:
         """How many placements the candidate was timed in."""
         return len(self.samples.get("candidate", ()))
 
-    @property
-    def of_copy(self) -> float | None:
-        """Which share of a plain copy's speed the candidate reaches: 1 is the floor of memory-bound work."""
-        return self.copy_us / self.device_us if self.copy_us > 0 and self.device_us > 0 else None
-
 
 @dataclass(frozen=True)
 class Seconds:

@@ -6,15 +6,13 @@ What no answer shows (a read past the end, a barrier left out) is for the saniti
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
-from pathlib import Path
 
 import pytest
 
 from sandbox.isolation import best_isolation
 from sandbox.judge import Judge
 from sandbox.task import DynamicSize
-from tests.scale_task import Write, reference, write_candidate, write_task
+from tests.scale_task import TRAINED, Write, reference, write_task
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(300)]
 
@@ -58,35 +56,6 @@ extern "C" int scale_add_backward(const float* x, const float* w, const float* o
 }
 """
 
-MODEL_NEW = """
-import torch
-from torch import nn
-from kernels import scale_add, scale_add_backward
-
-class ScaleAdd(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x, weight, y):
-        out = torch.empty_like(x)
-        scale_add(x, weight, y, out, x.shape[0], x.shape[1])
-        ctx.save_for_backward(x, weight, out)
-        return out
-
-    @staticmethod
-    def backward(ctx, grad):
-        x, weight, out = ctx.saved_tensors
-        gx, gw, gy = torch.empty_like(x), torch.empty_like(weight), torch.empty_like(x)
-        scale_add_backward(x, weight, out, grad, gx, gw, gy, x.shape[0], x.shape[1])
-        return gx, gw, gy
-
-class ModelNew(nn.Module):
-    def __init__(self, dim):
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(dim))
-
-    def forward(self, x, y):
-        return ScaleAdd.apply(x, self.weight, y)
-"""
-
 
 def kernel(
     write: str = "",
@@ -108,11 +77,6 @@ FAULTS = {
 }
 
 
-@pytest.fixture
-def candidate(tmp_path: Path) -> Write:
-    return partial(write_candidate, tmp_path / "candidate", suffix=".cu")
-
-
 @pytest.fixture(scope="module")
 def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
     folder = tmp_path_factory.mktemp("faults")
@@ -122,14 +86,14 @@ def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
 
 
 def test_the_right_kernels_pass(judge: Judge, candidate: Write) -> None:
-    verdict = judge.check(candidate(kernel(), MODEL_NEW), "full")
+    verdict = judge.check(candidate(kernel(), TRAINED), "full")
     assert verdict.correct, verdict.reason
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_and_its_case(judge: Judge, candidate: Write, fault: str) -> None:
     source, case, words = FAULTS[fault]
-    verdict = judge.check(candidate(source, MODEL_NEW), "full")
+    verdict = judge.check(candidate(source, TRAINED), "full")
     print(verdict.reason)
     assert verdict.reward == -1
     assert verdict.verify

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from sandbox.isolation import best_isolation
 from sandbox.judge import Judge
 from sandbox.judge_limits import JudgeLimits
 from sandbox.verdict import GuardReport, Verdict
-from tests.scale_task import MODEL_NEW, Write, cuda_kernel, reference, write_candidate, write_task
+from tests.scale_task import MODEL_NEW, Write, cuda_kernel, reference, write_task
 
 pytestmark = [
     pytest.mark.gpu,
@@ -24,11 +23,6 @@ SIDE_STREAM = """
   if (!aside) cudaStreamCreateWithFlags(&aside, cudaStreamNonBlocking);
   stream = aside;
 """
-
-
-@pytest.fixture
-def candidate(tmp_path: Path) -> Write:
-    return partial(write_candidate, tmp_path, suffix=".cu")
 
 
 def open_judge(folder: Path, policy: str = "own-kernels") -> Judge:

@@ -6,7 +6,6 @@ Where the counters are closed to this user, the tests skip with the explanation 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ import pytest
 from sandbox.isolation import best_isolation
 from sandbox.judge import Judge
 from sandbox.looking.nsight import KernelProfile, profile_kernels
-from tests.scale_task import Write, cuda_kernel, reference, write_candidate, write_task
+from tests.scale_task import Write, cuda_kernel, reference, write_task
 
 pytestmark = pytest.mark.gpu
 
@@ -24,11 +23,6 @@ ONE_BLOCK = (
     .replace("if (i >= n) return;", "for (; i < n; i += 256) {")
     .replace("fmaxf(a.w * b.w + c.w, 0.f));\n}", "fmaxf(a.w * b.w + c.w, 0.f)); }\n}")
 )
-
-
-@pytest.fixture
-def candidate(tmp_path: Path) -> Write:
-    return partial(write_candidate, tmp_path / "candidate", suffix=".cu")
 
 
 @pytest.fixture(scope="module")

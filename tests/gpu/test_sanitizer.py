@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from sandbox.isolation import best_isolation
 from sandbox.judge import Judge
 from sandbox.looking.sanitizer import SanitizerReport, find_compute_sanitizer, sanitize
-from tests.scale_task import Write, reference, write_candidate, write_task
+from tests.scale_task import Write, reference, write_task
 
 pytestmark = [
     pytest.mark.gpu,
@@ -53,11 +52,6 @@ def kernel(barrier: str = "__syncthreads();", body: str = "", written: str = "i 
 
 def line_of(source: str, part: str) -> int:
     return source[: source.index(part)].count("\n") + 1
-
-
-@pytest.fixture
-def candidate(tmp_path: Path) -> Write:
-    return partial(write_candidate, tmp_path / "candidate", suffix=".cu")
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""What every process of the harness does first: options, its channel, and dying with its parent."""
+"""What every process of the harness does first: its options, its interpreter and device, and its descendants."""
 
 # Paths are strings here, so that looking at processes stays quick.
 # ruff: noqa: PTH123, PTH208
@@ -9,13 +9,11 @@ import ctypes
 import json
 import os
 import re
-import signal
 import sys
 from typing import Any, Dict, List, Tuple
 
 OLDEST_PYTHON = (3, 9)
 OLDEST_TORCH = (2, 4)
-_PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -86,11 +84,6 @@ def torch_version() -> Tuple[int, int]:
 
     major, minor = torch.__version__.split(".")[:2]
     return int(major), int(minor)
-
-
-def die_with_parent() -> None:
-    """Ask the kernel to kill this process when the thread that started it ends."""
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def adopt_orphans() -> None:

@@ -13,7 +13,7 @@ from sandbox.judge import Judge
 from sandbox.task import DynamicSize
 from sandbox.verdict import Verdict
 from tests.sandbox.judge.conftest import LIMITS
-from tests.scale_task import MODEL_NEW, REFERENCE, Write, kernel, write_task
+from tests.scale_task import MODEL_NEW, REFERENCE, TRAINED, Write, kernel, write_task
 
 ROWS = DynamicSize(("x.0", "y.0"), 1, 99)
 
@@ -31,35 +31,6 @@ extern "C" int scale_add_backward(const float* x, const float* w, const float* o
     }
   return 0;
 }
-"""
-
-TRAINED = """
-import torch
-from torch import nn
-from kernels import scale_add, scale_add_backward
-
-class ScaleAdd(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x, weight, y):
-        out = torch.empty_like(x)
-        scale_add(x, weight, y, out, x.shape[0], x.shape[1])
-        ctx.save_for_backward(x, weight, out)
-        return out
-
-    @staticmethod
-    def backward(ctx, grad):
-        x, weight, out = ctx.saved_tensors
-        gx, gw, gy = torch.empty_like(x), torch.empty_like(weight), torch.empty_like(x)
-        scale_add_backward(x, weight, out, grad, gx, gw, gy, x.shape[0], x.shape[1])
-        return gx, gw, gy
-
-class ModelNew(nn.Module):
-    def __init__(self, dim):
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(dim))
-
-    def forward(self, x, y):
-        return ScaleAdd.apply(x, self.weight, y)
 """
 
 UNJOINED = """
