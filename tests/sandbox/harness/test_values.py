@@ -138,6 +138,10 @@ class TestContents:
         assert torch.equal(tensor, before)
         assert not tensor.numel() or not torch.equal(renewed, tensor)
 
+    def test_fresh_draws_few_elements_until_they_are_others(self) -> None:
+        for few in (torch.tensor([1.0, 2.0]), torch.tensor([2, 1]), torch.tensor(3.0), torch.tensor([1.0, -torch.inf])):
+            assert not any(torch.equal(values.fresh(few), few) for _ in range(200))
+
     @pytest.mark.parametrize("dtype", [*FLOATS, torch.complex64])
     @pytest.mark.parametrize("constant", [0.0, 1.0, -3.0])
     def test_fresh_moves_constants(self, dtype, constant) -> None:
