@@ -39,7 +39,8 @@ class Task:
     """A reference that candidates are written for.
 
     Attributes:
-        source: A KernelBench file; words in capitals that ``small`` and ``large`` name are replaced by numbers.
+        source: A KernelBench file, or a developer's own with ``kind`` among the options; words in capitals that ``small``
+            and ``large`` name are replaced by numbers.
         small: Sizes on a CPU.
         large: Sizes on a GPU, where a call has to take longer than its launch.
         options: What differs from a task's defaults, by the names of ``TaskSpec``.
@@ -63,6 +64,7 @@ class Candidate:
         cuda: The same on a GPU.
         tier: The tier that it is judged in.
         row: For a cheat, its row in the catalogue of cheats, such as ``K09``.
+        file: The name of its Python file; for a task from a developer's own file, the name of that file.
     """
 
     name: str
@@ -72,6 +74,7 @@ class Candidate:
     cuda: Mapping[str, str] | None = None
     tier: Tier = "quick"
     row: str = ""
+    file: str = "model_new.py"
 
     def runs_on(self, device: str) -> bool:
         """Whether it has a meaning on a device."""
@@ -80,7 +83,7 @@ class Candidate:
     def write(self, folder: Path, device: str) -> Path:
         """Write it as a workspace and return the folder."""
         (folder / "kernels").mkdir(parents=True)
-        (folder / "model_new.py").write_text(self.python)
+        (folder / self.file).write_text(self.python)
         files = self.cpp if device == "cpu" else self.cuda
         for name, text in (files or {}).items():
             suffix = ".cpp" if device == "cpu" else ".cu"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from tests.candidates.frame import Task
+from tests.candidates.honest.tasks import HONEST_TASKS
 
 TASKS = {
+    **HONEST_TASKS,
     "scale_add": Task(
         """
 import torch
