@@ -172,6 +172,11 @@ class SessionState:
         """Return the last landing that has not been undone."""
         return next((landing for landing in reversed(self.landings) if landing.outcome is None), None)
 
+    def stands_whole(self, attempt: int) -> bool:
+        """Whether all of an attempt is what landed last and was not undone."""
+        last = self.landing_to_undo()
+        return last is not None and last.attempt == attempt and not last.partial
+
     def take_changes(self) -> Changes:
         """Return what moved since the last call."""
         changes = Changes(self._parts, frozenset(self._changed))

@@ -26,6 +26,8 @@ def propose_landing(app: App[object], controller: SessionController, judged: Jud
         app.notify("The agent works on it. Stop it first (Esc), then land.", severity="warning")
     elif not judged.verdict.correct:
         app.notify(f"Attempt {judged.number} is not correct: {judged.verdict.reason}", severity="warning")
+    elif controller.state.stands_whole(judged.number) and not _rejected(controller, judged):
+        app.notify(f"All of attempt {judged.number} has landed already; undo takes it back.")
     else:
         app.run_worker(_propose(app, controller, judged), exclusive=True, group="landing")
 

@@ -313,7 +313,7 @@ class SessionScreen(Screen[None]):
         if judged is not None:
             for hunk in hunks:
                 self.controller.send(commands.AcceptHunk(judged.number, hunk.file, hunk.id))
-            self._after_decision(hunks)
+            self._after_decision(hunks, "accepted")
 
     def action_accept_file(self) -> None:
         """Accept every hunk of the current file."""
@@ -336,13 +336,17 @@ class SessionScreen(Screen[None]):
         if reason is not None:
             for hunk in hunks:
                 self.controller.send(commands.RejectHunk(attempt, hunk.file, hunk.id, reason))
-            self._after_decision(hunks)
+            self._after_decision(hunks, "rejected")
 
     def on_diff_view_moved(self) -> None:
         """Offer what can be done with the hunk that is the current one now."""
         self.refresh_bindings()
 
-    def _after_decision(self, hunks: list[Hunk]) -> None:
+    def _after_decision(self, hunks: list[Hunk], fate: str) -> None:
+        """Say what was decided, as the next hunk is shown in its place."""
+        if hunks:
+            changes = "1 change" if len(hunks) == 1 else f"{len(hunks)} changes"
+            self.notify(f"{changes} of {hunks[0].file} {fate}.", timeout=2)
         view = self.query_one(CodePane).view
         if len(hunks) == 1 and isinstance(view, DiffView):
             view.step(1)

@@ -46,7 +46,7 @@ def ide(folder: Path, *options: str, run: bool = False) -> WarpsmithApp:
     return WarpsmithApp(SessionScreen(controller(folder, *options), run=run), folder.parent.parent, {})
 
 
-async def until(pilot: Pilot[None], condition: Callable[[], object], seconds: float = 20.0) -> None:
+async def until(pilot: Pilot[None], condition: Callable[[], object], seconds: float = 60.0) -> None:
     """Wait until something is so, and drawn."""
     async with asyncio.timeout(seconds):
         while not condition():

@@ -355,6 +355,7 @@ async def test_a_whole_file_is_decided_at_once(tmp_path: Path) -> None:
         await pilot.press("A")
         await until(pilot, lambda: len(told(folder)) == 3)
         assert {command["file"] for command in told(folder)} == {"blocks.py"}
+        assert next(iter(pilot.app._notifications)).message == "3 changes of blocks.py accepted."
 
 
 async def test_nothing_is_decided_where_no_hunk_is_in_sight(tmp_path: Path) -> None:
@@ -424,7 +425,8 @@ async def test_what_is_not_correct_cannot_land(tmp_path: Path) -> None:
         assert pilot.app.screen is session(pilot)
 
 
-async def test_a_landing_is_undone_after_it_was_said_what_that_does(tmp_path: Path) -> None:
+def landed_session(tmp_path: Path) -> Path:
+    """A recorded session whose fourth attempt has landed."""
     folder = sessions.record(tmp_path)
     files = [
         {"path": str(tmp_path / "p" / "blocks.py"), "before": "1", "after": "2"},
@@ -433,6 +435,20 @@ async def test_a_landing_is_undone_after_it_was_said_what_that_does(tmp_path: Pa
     landed = events.Landed(landing=1, attempt=4, files=files, partial=False, verdict={})
     with (folder / "events.jsonl").open("a") as file:
         file.write(json.dumps(events.to_json(landed, n=1_000, time=sessions.START)) + "\n")
+    return folder
+
+
+async def test_what_has_landed_is_not_offered_again(tmp_path: Path) -> None:
+    async with ide(landed_session(tmp_path)).run_test(size=WIDE) as pilot:
+        await ready(pilot)
+        await pilot.press("l")
+        await until(pilot, lambda: len(pilot.app._notifications))
+        assert "All of attempt 4 has landed already" in next(iter(pilot.app._notifications)).message
+        assert pilot.app.screen is session(pilot)
+
+
+async def test_a_landing_is_undone_after_it_was_said_what_that_does(tmp_path: Path) -> None:
+    folder = landed_session(tmp_path)
     async with ide(folder).run_test(size=WIDE) as pilot:
         await ready(pilot)
         await pilot.press("u")
