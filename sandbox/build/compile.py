@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 
@@ -17,14 +16,16 @@ from sandbox.build import calls
 from sandbox.build import diagnostics as reduce
 from sandbox.build.advice import from_assembler
 from sandbox.build.compiling import LIBRARY, Compiled, Outcome, blame_the_machine, compile_and_link, object_path
+from sandbox.build.failures import clashes, errors_of, known_errors, unbound
 from sandbox.build.halves import Half, compile_halves
+from sandbox.build.inspection import Inspection, OwnText, inspected
 from sandbox.build.manifest import Manifest, Recipe
-from sandbox.build.ninja import LARGEST_FILE, Ninja, ran_out_of_time
+from sandbox.build.ninja import Ninja, ran_out_of_time
 from sandbox.build.phases import Phases
 from sandbox.build.resources import DeviceKernel, read_resources
-from sandbox.build.signature import FORM, Launcher, Parsed, parse_launchers
+from sandbox.build.signature import Parsed, parse_launchers
 from sandbox.build.slots import compile_slots, one_build
-from sandbox.build.sources import FOLDER, Source, Sources, read_sources
+from sandbox.build.sources import Source, Sources, read_sources
 from sandbox.build.store import Store
 from sandbox.build.target import ExtraFlags, Target, cpu_target, cuda_target
 from sandbox.errors import EnvironmentFault
@@ -34,26 +35,22 @@ from sandbox.machine.scratch import scratch_folder
 from sandbox.progress import Progress, Stage, silent
 from sandbox.verdict import BuildReport, Diagnostic, KernelResources
 
-FORMAT = "2"
+FORMAT = "3"
 """Part of every key: changes when what is stored changes."""
 
 TIME_LIMIT = 120.0
 """Seconds that compiling may take unless the caller allows more."""
 
 _OBJECT = "object.o"
-_OUT_OF_MEMORY = re.compile(
-    r"Killed signal|out of memory|virtual memory exhausted|Cannot allocate memory|bad_alloc|died due to signal 9"
-    r"|^(?:\S+: (?:line )?\d+: +\d+ )?Killed\b",
-    re.MULTILINE,
-)
 
 
 @dataclass(frozen=True)
 class Built:
-    """Outcome of a build; ``manifest`` is null when it failed."""
+    """Outcome of a build; ``manifest`` is null when it failed. ``inspection`` is for the guard."""
 
     report: BuildReport
     manifest: Manifest | None
+    inspection: Inspection = field(default_factory=Inspection)
 
 
 @dataclass(frozen=True)
@@ -61,6 +58,7 @@ class _Result:
     kernels: tuple[KernelResources, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()
     manifest: Manifest | None = None
+    inspection: Inspection = field(default_factory=Inspection)
 
 
 @dataclass(frozen=True)
@@ -156,7 +154,7 @@ def build_kernels(
     began = time.monotonic()
     sources = read_sources(kernels, suffix=".cpp" if arch == "cpu" else ".cu")
     parsed = {source.file: parse_launchers(source.data, source.file) for source in sources.sources}
-    wrong = [*sources.diagnostics, *(each for file in parsed.values() for each in file.diagnostics), *_clashes(parsed)]
+    wrong = [*sources.diagnostics, *(each for file in parsed.values() for each in file.diagnostics), *clashes(parsed)]
     if wrong:
         return _built(began, _Result(diagnostics=tuple(wrong)))
     names = [name for source in sources.sources for name in source.libraries]
@@ -178,7 +176,7 @@ def build_kernels(
 def _built(began: float, result: _Result) -> Built:
     ok = result.manifest is not None
     report = BuildReport(ok, time.monotonic() - began, result.kernels, reduce.limit(result.diagnostics))
-    return Built(report, result.manifest)
+    return Built(report, result.manifest, result.inspection)
 
 
 def _build(job: _Job, run: _Run) -> _Result:
@@ -205,13 +203,18 @@ def _build_now(job: _Job, key: str, run: _Run) -> _Result:
         outcome = _compile(job, ready, apart, slots, run)
     for file, each in outcome.compiled.items():
         if each.data is not None:
-            texts = {"log": each.log.encode(), "readable": each.readable_log.encode()}
-            run.objects.put(keys[file], {_OBJECT: each.data, **texts})
+            texts = {
+                "log": each.log,
+                "readable": each.readable_log,
+                "own": json.dumps(list(map(asdict, each.own or ()))),
+            }
+            encoded = {name: text.encode() for name, text in texts.items()}
+            run.objects.put(keys[file], {_OBJECT: each.data, **encoded})
     compiled.update(outcome.compiled)
-    errors = _errors(outcome, run.seconds) or _unbound(outcome.symbols, job)
+    errors = errors_of(outcome, run.seconds) or unbound(outcome.symbols, job.parsed, job.sources.sources)
     if errors or outcome.library is None:
         return _Result(diagnostics=tuple(errors))
-    result = _remember(run.libraries, key, job, compiled, outcome.library, outcome.symbols)
+    result = _remember(run.libraries, key, job, compiled, outcome)
     tidy(run.cache, kernel_parts(run.cache))
     return result
 
@@ -224,7 +227,7 @@ def _compile(job: _Job, ready: Mapping[str, bytes], apart: Mapping[str, Phases],
         with run.work_folder() as folder:
             halves, status = compile_halves(job.everything, apart, job.target, folder, run.ninja(slots, run.seconds))
             failed = _failed(halves, timed_out=ran_out_of_time(status))
-            if failed.timed_out or any(_known_errors(*each) for each in failed.compiled.items()):
+            if failed.timed_out or any(known_errors(*each) for each in failed.compiled.items()):
                 blame_the_machine(failed, folder, status)
                 return failed
     keys = {file: job.host_key(half) for file, half in halves.items() if half.ok}
@@ -246,90 +249,21 @@ def _failed(halves: Mapping[str, Half], *, timed_out: bool) -> Outcome:
     )
 
 
-# --- what went wrong -----------------------------------------------------------------------------------------------
-
-
-def _clashes(parsed: Mapping[str, Parsed]) -> list[Diagnostic]:
-    """Find launchers that share a name."""
-    first: dict[str, Launcher] = {}
-    clashes = []
-    for launcher in (launcher for file in parsed.values() for launcher in file.launchers):
-        other = first.setdefault(launcher.name, launcher)
-        if other is not launcher:
-            message = (
-                f"{launcher.name} is already defined at {other.file}:{other.line}; one launcher has one definition."
-            )
-            clashes.append(Diagnostic(launcher.file, launcher.line, message))
-    return clashes
-
-
-def _errors(outcome: Outcome, seconds: float) -> list[Diagnostic]:
-    """Explain each file that did not compile, else why the library did not link."""
-    failed = {file: each for file, each in outcome.compiled.items() if each.data is None}
-    if outcome.timed_out:
-        message = (
-            f"Compiling took longer than {seconds:.0f} s; use fewer template instances, or smaller unrolled loops."
-        )
-        return [Diagnostic(file, 0, message) for file in failed or (FOLDER,)]
-    errors = [diagnostic for file, each in failed.items() for diagnostic in _compile_errors(file, each)]
-    if errors:
-        return errors
-    if outcome.library is not None:
-        return reduce.from_loader(outcome.loads, LIBRARY)
-    return reduce.from_linker(outcome.link_log) or [Diagnostic(FOLDER, 0, "The linker failed without a message.")]
-
-
-def _compile_errors(file: str, compiled: Compiled) -> list[Diagnostic]:
-    return _known_errors(file, compiled) or [reduce.from_silence(compiled.readable_log, file)]
-
-
-def _known_errors(file: str, compiled: Compiled) -> list[Diagnostic]:
-    """Explain why a file did not compile, as far as what was printed is of a known form."""
-    if "File size limit exceeded" in compiled.log or compiled.overflowed:
-        message = (
-            f"The compiler wrote more than {LARGEST_FILE // 1024**2} MB; something in this file grows without end."
-        )
-        return [Diagnostic(file, 0, message)]
-    if _OUT_OF_MEMORY.search(compiled.log):
-        return [Diagnostic(file, 0, "The compiler ran out of memory; use fewer or smaller template instances.")]
-    return reduce.from_compiler(compiled.readable_log, file)
-
-
-def _unbound(symbols: frozenset[str], job: _Job) -> list[Diagnostic]:
-    """Find functions with C linkage that the library exports and the signature parser did not see, and their absence."""
-    seen = {launcher.name for parsed in job.parsed.values() for launcher in parsed.launchers}
-    exempt = {name for parsed in job.parsed.values() for name in parsed.exempt}
-    hidden = sorted(name for name in symbols - seen - exempt if not name.startswith("_"))
-    problems = [_hidden(name, job) for name in hidden]
-    if not problems and not seen & symbols:
-        problems.append(Diagnostic(FOLDER, 0, f"There is no launcher that Python could call: write {FORM}."))
-    return problems
-
-
-def _hidden(name: str, job: _Job) -> Diagnostic:
-    message = f"{name} has C linkage, but its signature cannot be read here; write it out, without macros: {FORM}."
-    for source in job.sources.sources:
-        for number, line in enumerate(source.data.decode(errors="replace").splitlines(), 1):
-            if name in line:
-                return Diagnostic(source.file, number, message)
-    return Diagnostic(FOLDER, 0, message)
-
-
 # --- the cache -----------------------------------------------------------------------------------------------------
 
 
-def _remember(
-    store: Store, key: str, job: _Job, compiled: Mapping[str, Compiled], library: bytes, symbols: frozenset[str]
-) -> _Result:
-    """Store a library with its manifest and report."""
+def _remember(store: Store, key: str, job: _Job, compiled: Mapping[str, Compiled], outcome: Outcome) -> _Result:
+    """Store the outcome's library with its manifest, its report and what was seen in it."""
     files = [source.file for source in job.sources.sources]
     used = [pair for file in files for pair in read_resources(compiled[file].log, compiled[file].readable_log)]
     warnings = [each for source in job.sources.sources for each in _warnings(source, compiled[source.file])]
-    manifest = _manifest(store.folder / key / LIBRARY, key, job, [kernel for kernel, _ in used], symbols)
-    result = _Result(tuple(resources for _, resources in used), tuple(warnings), manifest)
+    manifest = _manifest(store.folder / key / LIBRARY, key, job, [kernel for kernel, _ in used], outcome.symbols)
+    inspection = inspected((text for file in files for text in compiled[file].own or ()), outcome.objects)
+    result = _Result(tuple(resources for _, resources in used), tuple(warnings), manifest, inspection)
     report = {"kernels": list(map(asdict, result.kernels)), "diagnostics": list(map(asdict, warnings))}
-    texts = {"manifest.json": manifest.to_json(), "report.json": report}
-    store.put(key, {LIBRARY: library, **{name: json.dumps(data).encode() for name, data in texts.items()}})
+    texts = {"manifest.json": manifest.to_json(), "report.json": report, "inspection.json": inspection.to_json()}
+    encoded = {name: json.dumps(data).encode() for name, data in texts.items()}
+    store.put(key, {LIBRARY: outcome.library or b"", **encoded})
     return result
 
 
@@ -363,7 +297,8 @@ def _recall(store: Store, key: str) -> _Result | None:
         report = json.loads((entry / "report.json").read_text())
         manifest = Manifest.from_json(json.loads((entry / "manifest.json").read_text()) | {"library": entry / LIBRARY})
         kernels = tuple(KernelResources(**each) for each in report["kernels"])
-        return _Result(kernels, tuple(Diagnostic(**each) for each in report["diagnostics"]), manifest)
+        inspection = Inspection.from_json(json.loads((entry / "inspection.json").read_text()))
+        return _Result(kernels, tuple(Diagnostic(**each) for each in report["diagnostics"]), manifest, inspection)
     except (OSError, ValueError, KeyError, TypeError):
         store.discard(key)
         return None
@@ -375,8 +310,9 @@ def _recall_object(store: Store, key: str) -> Compiled | None:
         return None
     try:
         log, readable = ((entry / name).read_text() for name in ("log", "readable"))
-        return Compiled((entry / _OBJECT).read_bytes(), log, readable)
-    except OSError:
+        own = tuple(OwnText(**each) for each in json.loads((entry / "own").read_text()))
+        return Compiled((entry / _OBJECT).read_bytes(), log, readable, own=own)
+    except (OSError, ValueError, TypeError):
         store.discard(key)
         return None
 

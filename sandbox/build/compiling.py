@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sandbox.build import ninja
+from sandbox.build import calls, inspection, ninja
 from sandbox.build.halves import Half, host_edge
+from sandbox.build.inspection import ObjectSymbols, OwnText, own_texts
 from sandbox.build.ninja import LARGEST_FILE, Ninja, read_text
 from sandbox.build.sources import Source, Sources
 from sandbox.build.target import Target
@@ -39,6 +40,7 @@ class Compiled:
         readable_log: The same with demangled names.
         overflowed: Whether it printed more than it may.
         is_host: Whether the object can be kept as the host's half of others, see ``halves``.
+        own: What the preprocessor left of the workspace's files; null where that cannot be had.
     """
 
     data: bytes | None
@@ -46,6 +48,7 @@ class Compiled:
     readable_log: str
     overflowed: bool = False
     is_host: bool = False
+    own: tuple[OwnText, ...] | None = ()
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,7 @@ class Outcome:
         link_log: What the linker printed.
         symbols: Names that the library exports.
         loads: What the dynamic loader says of the library, without running any of it.
+        objects: What the objects of all sources need and hold.
         timed_out: Whether the time limit ended it.
     """
 
@@ -66,6 +70,7 @@ class Outcome:
     link_log: str = ""
     symbols: frozenset[str] = frozenset()
     loads: str = ""
+    objects: tuple[ObjectSymbols, ...] = ()
     timed_out: bool = False
 
 
@@ -95,9 +100,11 @@ def compile_and_link(
     waiting = [source for source in sources.sources if source.file not in ready]
     for source in waiting:
         (folder / object_path(source.file)).parent.mkdir(parents=True, exist_ok=True)
-    status = run.run(folder, ["symbols.txt"], target)
-    outcome = _collect(waiting, halves, folder, timed_out=ninja.ran_out_of_time(status))
+    status = run.run(folder, [], target)
+    outcome = _collect(sources, waiting, halves, folder, timed_out=ninja.ran_out_of_time(status))
     blame_the_machine(outcome, folder, status)
+    if outcome.library is not None:
+        _blame_the_binutils(sources, outcome, folder)
     return outcome
 
 
@@ -113,15 +120,20 @@ def _files(
     files = dict(sources.headers)
     files.update({source.file: source.data for source in sources.sources})
     files.update({object_path(file): data for file, data in ready.items()})
-    edges = [_RULES]
+    edges = [f"calls = {inspection.SYSTEM_CALLS}\n", _RULES, inspection.RULES]
     for source in sources.sources:
         output = object_path(source.file)
+        if source.file != calls.FILE:
+            edges.append(f"build {output}.symbols: inspect {output}\n")
         if source.file in ready:
             continue
         usual = shlex.join(target.compile_command(source, output))
         if source.file in halves:
             files.update(halves[source.file].files())
             usual = host_edge(halves[source.file], output, usual)
+        elif source.file != calls.FILE:
+            preprocess = shlex.join(target.preprocess_command(source, f"{output}.ii"))
+            edges.append(ninja.edge("preprocess", source.file, f"{output}.ii", preprocess))
         edges.append(ninja.edge("compile", source.file, output, usual))
     objects = [object_path(source.file) for source in sources.sources]
     edges.append(ninja.edge("link", " ".join(objects), LIBRARY, shlex.join(target.link_command(objects, LIBRARY))))
@@ -129,7 +141,13 @@ def _files(
     return {**files, "build.ninja": "".join(edges).encode()}
 
 
-def _collect(waiting: Sequence[Source], halves: Mapping[str, Half], folder: Path, *, timed_out: bool) -> Outcome:
+def _written(sources: Sources) -> list[Source]:
+    return [source for source in sources.sources if source.file != calls.FILE]
+
+
+def _collect(
+    sources: Sources, waiting: Sequence[Source], halves: Mapping[str, Half], folder: Path, *, timed_out: bool
+) -> Outcome:
     compiled = {source.file: _collect_one(source, halves.get(source.file), folder) for source in waiting}
     listing = read_text(folder / "symbols.txt").splitlines()
     return Outcome(
@@ -138,8 +156,17 @@ def _collect(waiting: Sequence[Source], halves: Mapping[str, Half], folder: Path
         read_text(folder / f"{LIBRARY}.log"),
         frozenset(line.split()[-1] for line in listing if " T " in line),
         read_text(folder / "symbols.txt.loads"),
+        tuple(filter(None, (_inspected(source.file, folder) for source in _written(sources)))),
         timed_out,
     )
+
+
+def _inspected(file: str, folder: Path) -> ObjectSymbols | None:
+    """Read what was seen in a file's object; null where that is more than can be written, or was never looked for."""
+    listing = folder / f"{object_path(file)}.symbols"
+    found = listing.with_name(f"{listing.name}.calls")
+    texts = [(ninja.read_whole(each) or b"").decode(errors="replace") for each in (listing, found)]
+    return inspection.read_object(file, *texts) if inspection.was_inspected(*texts) else None
 
 
 def _collect_one(source: Source, half: Half | None, folder: Path) -> Compiled:
@@ -150,7 +177,18 @@ def _collect_one(source: Source, half: Half | None, folder: Path) -> Compiled:
     if half is not None and joined:
         texts = half.log, half.readable_log
     is_host = joined and half is not None and half.host is None
-    return Compiled(ninja.read_whole(output), *texts, ninja.is_cut(log), is_host)
+    return Compiled(ninja.read_whole(output), *texts, ninja.is_cut(log), is_host, _own(source, half, folder))
+
+
+def _own(source: Source, half: Half | None, folder: Path) -> tuple[OwnText, ...] | None:
+    """Return what the preprocessor left of the workspace's files, or null if that was too much."""
+    if source.file == calls.FILE:
+        return ()
+    if half is not None:
+        return half.own
+    preprocessed = folder / f"{object_path(source.file)}.ii"
+    text = None if ninja.is_cut(preprocessed) else ninja.read_whole(preprocessed)
+    return None if text is None else own_texts(text, source.file)
 
 
 def _is_unexplained(outcome: Outcome) -> bool:
@@ -182,6 +220,18 @@ def blame_the_machine(outcome: Outcome, folder: Path, status: int) -> None:
     unlisted = outcome.library is not None and not outcome.symbols and status and not ninja.ran_out_of_time(status)
     if silent or unlisted:
         raise InternalError(f"ninja ended with status {status}: {ninja.last_words(folder)}", where=str(folder))
+
+
+def _blame_the_binutils(sources: Sources, outcome: Outcome, folder: Path) -> None:
+    """Raise where an object was not looked into, unless there was more to tell than a file may hold."""
+    told = {each.file for each in outcome.objects}
+    silent = [source.file for source in _written(sources) if source.file not in told]
+    if any(not ninja.is_cut(folder / f"{object_path(file)}.symbols") for file in silent):
+        raise EnvironmentFault(
+            "The kernels compile, but nobody can look into their objects: readelf or objdump does not work.",
+            where=ninja.last_words(folder),
+            next_step="Install binutils anew.",
+        )
 
 
 def _blame_the_libraries(loads: str, folder: Path) -> None:

@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sandbox.build import ninja
+from sandbox.build.inspection import OwnText, own_texts
 from sandbox.build.ninja import Ninja, read_text
-from sandbox.build.phases import MODULE_ID, PARTS, Phases, without_places
+from sandbox.build.phases import MODULE_ID, PARTS, PREPROCESSED, Phases, without_places
 from sandbox.build.sources import Sources
 from sandbox.build.target import Target
 
@@ -34,6 +35,7 @@ class Half:
         log: The beginning of what was printed.
         readable_log: The same with demangled names.
         overflowed: Whether more was printed than may be.
+        own: What the preprocessor left of the workspace's files for the host; null where that cannot be had.
         host: The object of the host's half, if there is one already.
     """
 
@@ -42,6 +44,7 @@ class Half:
     log: str
     readable_log: str
     overflowed: bool
+    own: tuple[OwnText, ...] | None = None
     host: bytes | None = None
 
     @property
@@ -87,7 +90,7 @@ def compile_halves(
     edges = [_edge(phases, half, file) for file, phases in waiting.items() for half in ("front", "device")]
     ninja.write_files(folder, {**files, "build.ninja": "".join([_RULES, *edges]).encode()})
     status = run.run(folder, [], target)
-    return {file: _collect(phases, folder / phases.folder) for file, phases in waiting.items()}, status
+    return {file: _collect(phases, file, folder / phases.folder) for file, phases in waiting.items()}, status
 
 
 def host_edge(half: Half, output: str, usual: str) -> str:
@@ -109,7 +112,7 @@ def _edge(phases: Phases, half: str, file: str) -> str:
     return ninja.edge("half", file, done, f"{command} && touch {done}")
 
 
-def _collect(phases: Phases, folder: Path) -> Half:
+def _collect(phases: Phases, file: str, folder: Path) -> Half:
     logs = [folder / f"{half}.log" for half in ("front", "device")]
     readable = [folder / f"{half}.txt" for half in ("front", "device")]
     parts: dict[str, bytes] = {}
@@ -117,4 +120,6 @@ def _collect(phases: Phases, folder: Path) -> Half:
         parts = {name: data for name, file in PARTS.items() if (data := ninja.read_whole(folder / file)) is not None}
         parts |= {name: without_places(parts[name]) for name in ("text", "stub") if name in parts}
     texts = ["".join(map(read_text, files)) for files in (logs, readable)]
-    return Half(phases, parts, texts[0], texts[1] or texts[0], any(map(ninja.is_cut, logs)))
+    preprocessed = ninja.read_whole(folder / PREPROCESSED)
+    own = None if preprocessed is None else own_texts(preprocessed, file)
+    return Half(phases, parts, texts[0], texts[1] or texts[0], any(map(ninja.is_cut, logs)), own)

@@ -31,6 +31,9 @@ PARTS = {
 MODULE_ID = "part.module_id"
 """What both halves read there."""
 
+PREPROCESSED = "part.cpp4.ii"
+"""The file's text as the preprocessor leaves it for the host, likewise."""
+
 _FILE, _KEEP = "WARPSMITHSOURCE", "WARPSMITHFOLDER"
 _KINDS = {
     "preprocess_host": r'-E .*\.cpp4\.ii"',

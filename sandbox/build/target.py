@@ -80,6 +80,10 @@ class Target:
         """Return the command that compiles one file."""
         return [*self._compiler_for(source), "-c", source.file, "-o", output]
 
+    def preprocess_command(self, source: Source, output: str) -> list[str]:
+        """Return the command that writes what the preprocessor leaves of one file."""
+        return [*self._compiler_for(source), "-E", source.file, "-o", output]
+
     def phases(self, source: Source, output: str) -> Phases | None:
         """Return the commands that nvcc runs for one file; null for another compiler, and where they are not known."""
         return take_apart(self._compiler_for(source), source.file, output) if source.file.endswith(".cu") else None

@@ -289,7 +289,7 @@ def test_a_template_bomb_ends_at_the_time_limit(build: Build) -> None:
 
 def test_endless_compiler_output_is_cut(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sandbox.build.ninja.LARGEST_FILE", 1024**2)
-    monkeypatch.setattr("sandbox.build.compile.LARGEST_FILE", 1024**2)
+    monkeypatch.setattr("sandbox.build.failures.LARGEST_FILE", 1024**2)
     lines = [f'#define M0 _Pragma("message(\\"{"x" * 500}\\")")']
     lines += [f"#define M{level} " + f"M{level - 1} " * 10 for level in range(1, 5)]
     report = build({"f.cpp": "\n".join([*lines, "M4", 'extern "C" int f(int n) { return n; }', ""])}).report
