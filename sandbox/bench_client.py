@@ -89,6 +89,7 @@ class Bench:
     def _next(self, deadline: float, timeout: float) -> tuple[Message, list[int]]:
         while not self._process.channel.ready(SLICE_SECONDS):
             self._check()
+            self._process.wake()
             if time.monotonic() > deadline:
                 raise self._died(f"it gave no answer within {timeout:.0f} s")
         try:

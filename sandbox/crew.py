@@ -17,11 +17,12 @@ from sandbox.judge_limits import JudgeLimits
 from sandbox.machine.cache import baseline_parts, baselines_folder, kernels_folder, tidy
 from sandbox.machine.devices import gpu_of, refuse_unshareable
 from sandbox.machine.pool import Pool, pool_folders
+from sandbox.processes import close_all
 from sandbox.progress import Progress
 from sandbox.task import TaskSpec
 from sandbox.timing.gpu_watch import DeviceWatch, LeasedWatch, watch_device
 from sandbox.wire import HARNESS, Message, device_name
-from sandbox.workers import Worker, Zygote
+from sandbox.workers import CandidateFailed, TransportFailed, Worker, WorkerDied, Zygote
 
 _SHARED_VARIABLES = ("CUDA_", "GOMP_", "KMP_", "LD_LIBRARY_PATH", "MKL_", "NVIDIA_", "OMP_", "PYTORCH_", "TORCH_")
 """Variables that times depend on: a worker gets them as the bench does, and nothing else of the developer's."""
@@ -168,6 +169,24 @@ class Crew:
             kept = {"TORCH_EXTENSIONS_DIR": str(extensions), "PATH": f"{self._worker_variables()['PATH']}:{ninja}"}
             cell = self.cell([*candidate, ninja], [extensions], {**variables, **kept})
         return self._zygote.start_worker(self._isolation.worker_cell(cell), self._limits.open_seconds)
+
+    def can_share(self) -> bool:
+        """Tell whether a worker without a candidate can open the memory that the bench shares with workers."""
+        worker = self.start_worker([], None, {})
+        seconds = self._limits.load_seconds
+        try:
+            worker.ask({"op": "probe"}, seconds)
+            request = {"op": "place", "worker": worker.number, "transport": self.transport}
+            placed, descriptors = self.bench.ask(request, self._limits.bench_seconds)
+            try:
+                worker.ask({"op": "probe", "regions": placed["regions"]}, seconds, descriptors)
+            finally:
+                close_all(descriptors)
+        except (TransportFailed, CandidateFailed, WorkerDied):
+            return False
+        finally:
+            worker.stop()
+        return True
 
     def cell(
         self,

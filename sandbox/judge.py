@@ -238,20 +238,27 @@ class Judge:
         return trial.verdict(self._identity(crew), digest(files), self.environment)
 
     def _twice(self, work: Callable[[bool], T], progress: Progress) -> T:
-        """Do ``work``, told whether it is the first time; again where a process was lost or memory could not be shared."""
+        """Do ``work``, told whether it is the first time; again where a process was lost or memory could not be shared.
+
+        That memory cannot be shared is told by the candidate's process, and held against one without a candidate.
+        """
         crew, _ = self._opened()
+        usual = crew.transport
         try:
             return work(True)
         except ProcessLost as lost:
             progress(Stage("task", f"starting again: {lost}"))
         except TransportFailed as failed:
-            if crew.transport != "host":
+            if usual != "host":
                 progress(Stage("task", f"sharing host memory instead of the device's: {failed}"))
+                usual = usual if crew.can_share() else "host"
                 crew.transport = "host"
         try:
             return work(False)
         except TransportFailed as failed:
             raise EnvironmentFault(f"Processes cannot share memory: {failed}.") from failed
+        finally:
+            crew.transport = usual
 
     @contextlib.contextmanager
     def _machine_blamed(self, cancel: threading.Event | None) -> Iterator[None]:

@@ -89,8 +89,13 @@ class HarnessProcess:
         """Whether it still runs."""
         return self.process.poll() is None
 
+    def wake(self) -> None:
+        """Let it go on where somebody stopped it: it is trusted, and waited for."""
+        wake(self.process.pid)
+
     def stop(self, grace: float = 1.0) -> None:
         """Close its channel, which ends it; kill it and every descendant where it does not."""
+        self.wake()
         family = descendants(self.process.pid)
         self.channel.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -149,7 +154,7 @@ def kill_all(processes: list[psutil.Process]) -> None:
     for process in processes:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
-    psutil.wait_procs(processes, timeout=2)
+    psutil.wait_procs(processes, timeout=10)
 
 
 def family(pid: int) -> list[int]:
@@ -165,6 +170,19 @@ def send_signal(pids: Iterable[int], number: signal.Signals) -> None:
     for pid in pids:
         with contextlib.suppress(OSError):
             os.kill(pid, number)
+
+
+def is_stopped(pid: int) -> bool:
+    """Tell whether a process stands still because a signal stopped it."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] == b"T"
+    return False
+
+
+def wake(pid: int) -> None:
+    """Let a process go on that a signal stopped."""
+    if is_stopped(pid):
+        send_signal([pid], signal.SIGCONT)
 
 
 def close_all(descriptors: Iterable[int]) -> None:

@@ -36,8 +36,15 @@ from sandbox.verdict import (
     VerifyCase,
     VerifyReport,
 )
-from sandbox.verifying import Verification, Verifier, describe_death, describe_failure, failed_case
-from sandbox.workers import CandidateFailed, Worker, WorkerDied
+from sandbox.verifying import (
+    Verification,
+    Verifier,
+    death_findings,
+    describe_death,
+    describe_failure,
+    failed_case,
+)
+from sandbox.workers import CandidateFailed, TransportFailed, Worker, WorkerDied
 
 _CALLS_AN_ANSWER = 4
 _CROWDED_CASES = {"quick": 2, "full": 3}
@@ -114,10 +121,16 @@ class Trial:
 
         Raises:
             ProcessLost: A process of the judge's ended, or the worker was killed and may be forgiven.
+            TransportFailed: The worker says that it cannot use shared memory, and may be right.
         """
-        for part in (self._run_build, self._run_guard, self._run_verify, self._run_profile):
-            if not part():
-                return
+        try:
+            for part in (self._run_build, self._run_guard, self._run_verify, self._run_profile):
+                if not part():
+                    return
+        except TransportFailed as failed:
+            if self._forgiving or not self._crew.can_share():
+                raise
+            self._refute(failed)
 
     def ready(self, *, verify: bool = True) -> str:
         """Run what comes before timing, for what is no verdict; return what the candidate did wrong, or an empty text."""
@@ -185,6 +198,7 @@ class Trial:
                 outcome = keeper.time_candidate(self.start_worker)
             except WorkerDied as died:
                 self._forgive(died)
+                self._add_findings(tuple(death_findings(died.death)))
                 return self._fail(f"the candidate {describe_death(died.death, self._files)} while being timed")
             except CandidateFailed as failure:
                 return self._fail(f"while being timed, {describe_failure(failure)}")
@@ -214,6 +228,7 @@ class Trial:
             worker.ask(request, seconds)
         except WorkerDied as died:
             self._forgive(died)
+            self._add_findings(tuple(death_findings(died.death)))
             raise LoadFailed(f"the candidate {describe_death(died.death, self._files)} while loading") from died
         except CandidateFailed as failure:
             worker.stop()
@@ -272,6 +287,11 @@ class Trial:
         if self._crew.crowded:
             return plan_cases(self._spec, "quick", min(count, _CROWDED_CASES[self._tier]), self._crew.inputs, False)
         return plan_cases(self._spec, self._tier, count, self._crew.inputs, bool(self._crew.accepted["mutates"]))
+
+    def _refute(self, failed: TransportFailed) -> None:
+        """Blame the candidate for what its process says of shared memory: another can use it."""
+        self._verify = self._verify or VerifyReport(ok=True)
+        self._fail(f"its process says that memory cannot be shared ({failed}), and one without the candidate shares it")
 
     def _fail(self, reason: str) -> bool:
         self._add_cases([failed_case("timed calls", reason)])

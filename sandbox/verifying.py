@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sandbox.bench_client import Bench
@@ -13,11 +13,12 @@ from sandbox.processes import close_all
 from sandbox.task import DynamicSize
 from sandbox.verdict import Finding, VerifiedRange, VerifyCase, VerifyReport
 from sandbox.wire import Message
-from sandbox.workers import CandidateFailed, Death, Worker, WorkerDied
+from sandbox.workers import FORGED, CandidateFailed, Death, Worker, WorkerDied
 
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<function>\S+)')
 _BINDING = re.compile(r'File "<binding of (?P<name>\w+)>", line')
 _LONGEST_EVIDENCE = 2000
+_LONGEST_RULE = 60
 _SENT = (
     "structure",
     "inputs",
@@ -33,6 +34,8 @@ _SENT = (
     "lent",
 )
 _MORE_CALLS = 40.0
+_MOST_TOLD = 100
+"""Findings and notes that one answer is believed to hold."""
 _LONGEST_REFUSAL = 160
 
 
@@ -110,6 +113,8 @@ class Verifier:
             if case and not case.ok:
                 failed = plan
                 break
+        if not failed:
+            cases += self._finish()
         if self._refused:
             first = next(iter(self._refused.values())).removeprefix("Refused: ").partition(";")[0][:_LONGEST_REFUSAL]
             self._notes.append(f"it refuses {', '.join(self._refused)}; what lands runs the original there ({first})")
@@ -128,9 +133,7 @@ class Verifier:
         try:
             case = self._row(plan) if plan.calls * plan.repeats > 1 else self._one(plan)
         except WorkerDied as died:
-            self.died = died
-            reason = f"the candidate {describe_death(died.death, self._files)} while verifying"
-            return failed_case(plan.name, reason)
+            return self._death(plan.name, died)
         except CandidateFailed as failure:
             if failure.refused and plan.refusable:
                 self._refused[plan.name] = failure.what
@@ -141,6 +144,21 @@ class Verifier:
             del self._findings[before:]
             return None
         return case
+
+    def _finish(self) -> list[VerifyCase]:
+        """Let the worker say that it has nothing to add; return a failed case where it has, or where it is gone."""
+        try:
+            self._worker.finish()
+        except WorkerDied as died:
+            return [self._death("the end", died)]
+        except CandidateFailed as failure:
+            return [failed_case("the end", describe_failure(failure))]
+        return []
+
+    def _death(self, name: str, died: WorkerDied) -> VerifyCase:
+        self.died = died
+        self._findings += death_findings(died.death)
+        return failed_case(name, f"the candidate {describe_death(died.death, self._files)} while verifying")
 
     def _one(self, plan: CasePlan) -> VerifyCase:
         """Ask one question."""
@@ -204,7 +222,7 @@ class Verifier:
         finally:
             close_all(descriptors)
         self._findings += read_findings(answer["findings"])
-        self._notes += [str(note)[:_LONGEST_EVIDENCE] for note in answer["notes"]]
+        self._notes += [str(note)[:_LONGEST_EVIDENCE] for note in answer["notes"][:_MOST_TOLD]]
         return answer
 
     def _compared(self, answer: Message, number: int, digest: bool = False) -> Message:
@@ -247,20 +265,25 @@ def checked_answer(answer: Message) -> Message:
     if not (
         isinstance(findings, list) and isinstance(notes, list) and all(isinstance(item, dict) for item in findings)
     ):
-        raise WorkerDied(Death("sent an answer that makes no sense", ""))
+        raise WorkerDied(Death("sent an answer that makes no sense", "", rule=FORGED))
     return answer
 
 
-def read_findings(found: Iterable[Mapping[str, str]]) -> list[Finding]:
+def read_findings(found: Sequence[Mapping[str, str]]) -> list[Finding]:
     """Return what a worker reports of its own guard."""
     return [
         Finding(
-            str(item.get("rule")),
+            str(item.get("rule"))[:_LONGEST_RULE],
             "label" if item.get("severity") == "label" else "reject",
             str(item.get("evidence"))[:_LONGEST_EVIDENCE],
         )
-        for item in found
+        for item in found[:_MOST_TOLD]
     ]
+
+
+def death_findings(death: Death) -> list[Finding]:
+    """Return the finding for a worker whose end broke a rule of the guard."""
+    return [Finding(death.rule, "reject", f"the candidate's process {death.what}")] if death.rule else []
 
 
 def describe_failure(failure: CandidateFailed) -> str:

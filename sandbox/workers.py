@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import secrets
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -11,24 +12,52 @@ from dataclasses import dataclass
 from typing import Any
 
 from sandbox.errors import EnvironmentFault
-from sandbox.processes import BoundedLog, Cancelled, HarnessProcess, ProcessLost, family, send_signal, start_harness
+from sandbox.processes import (
+    BoundedLog,
+    Cancelled,
+    HarnessProcess,
+    ProcessLost,
+    family,
+    is_stopped,
+    send_signal,
+    start_harness,
+    wake,
+)
 from sandbox.task import TaskSpec
 from sandbox.wire import Channel, ChannelClosed, ChannelGarbage, ChannelTimeout, Message, pair
 
 SLICE_SECONDS = 0.05
 KILL_SECONDS = 8.0
 REFUSED = 125
+_ENDING_SECONDS = 5.0
+"""From a closed channel to the end of the process behind it, and of what it prints: a busy machine takes its time."""
 ANSWER_BYTES = 8 * 1024 * 1024
+FORGED = "result-channel"
+"""The rule that a candidate breaks which answers in the place of its worker."""
+_SLICES_A_LOOK = 10
+_STILL_LOOKS = 2
+_FREEZES = 8
+_LAST_ANSWER_SECONDS = 20.0
+_PROBLEM = ("kind", "what", "where", "traceback")
+_LONGEST_PROBLEM = 8192
 _NUMBERS = itertools.count(1)  # the bench tells workers apart by their numbers, those of a lost zygote too
 
 
 @dataclass(frozen=True)
 class Death:
-    """How a worker ended without being asked to: what it did, what it printed last, and whether somebody killed it."""
+    """How a worker ended without being asked to.
+
+    Attributes:
+        what: What it did.
+        log: What it printed last.
+        killed: Whether somebody killed or stopped it, which may have been anybody.
+        rule: The rule of the guard that it broke by that, if any.
+    """
 
     what: str
     log: str
     killed: bool = False
+    rule: str = ""
 
 
 class WorkerDied(Exception):
@@ -137,6 +166,7 @@ class Zygote:
                     if self.exit_status(worker) is not None:
                         return
                     self._process.channel.ready(SLICE_SECONDS)
+                    self._process.wake()
             except (ChannelClosed, ProcessLost):
                 return
 
@@ -154,15 +184,17 @@ class Zygote:
         deadline = time.monotonic() + timeout
         while not self._process.channel.ready(SLICE_SECONDS):
             self._check()
+            self._process.wake()
             if time.monotonic() > deadline:
                 raise self._lost(f"it gave no answer within {timeout:.0f} s")
         try:
             return self._process.channel.receive(timeout)
         except (ChannelClosed, ChannelTimeout) as error:
-            raise self._lost(f"it ended with status {self._process.process.wait()}") from error
+            raise self._lost("") from error
 
     def _lost(self, why: str) -> ProcessLost:
         self.stop()
+        why = why or f"it ended with status {self._process.process.returncode}"
         log = self._process.log.text(0.5).strip()[-2000:]
         return ProcessLost(f"The process that starts workers was lost: {why}. {log}".strip())
 
@@ -185,6 +217,8 @@ class Worker:
         try:
             self._receive(timeout)
         except WorkerDied as died:
+            if died.death.killed:
+                raise ProcessLost(f"A worker {died.death.what} before it served") from died
             raise EnvironmentFault(
                 f"A worker could not be started: {died.death.what}. {died.death.log[-2000:]}".strip(),
                 where="isolation",
@@ -192,18 +226,31 @@ class Worker:
             ) from died
 
     def ask(self, request: Message, timeout: float, descriptors: Sequence[int] = ()) -> Message:
-        """Send one request and return its answer."""
+        """Send one request and return its answer.
+
+        The candidate lives in the process that answers, and may write to the same channel. So a request has a number
+        that nobody can know before, and whatever comes beside its one answer ends the worker.
+        """
+        number = secrets.randbits(52)
+        if self._channel.ready(0):
+            self._receive(timeout)
+            raise self._ended("answered what it was not asked", FORGED)
         try:
-            self._channel.send(request, descriptors)
+            self._channel.send({**request, "id": number}, descriptors, timeout)
         except ChannelClosed as error:
             raise self._died() from error
+        except ChannelTimeout as error:
+            raise self._ended(f"did not finish within {timeout:.0f} s: it reads nothing") from error
         answer = self._receive(timeout)
-        if "problem" not in answer:
-            return answer
-        problem = {key: str(value) for key, value in answer["problem"].items()}
-        if problem["kind"] == "transport":
-            raise TransportFailed(problem["what"])
-        raise CandidateFailed(problem)
+        if answer.get("id") != number:
+            raise self._ended("answered what it was not asked", FORGED)
+        self._raise_problem(answer)
+        return answer
+
+    def finish(self) -> None:
+        """Ask a last time, for nothing: an answer too many would come before this one's."""
+        self.thaw()
+        self.ask({"op": "rest"}, _LAST_ANSWER_SECONDS)
 
     def family(self) -> list[int]:
         """Return the process ids of everything it runs."""
@@ -211,7 +258,13 @@ class Worker:
 
     def freeze(self) -> None:
         """Let it and everything it started stand still, so that it cannot disturb what is timed elsewhere."""
-        send_signal(self.family(), signal.SIGSTOP)
+        still: set[int] = set()
+        for _ in range(_FREEZES):  # what was started while the others were stopped is found in the next look
+            running = [pid for pid in self.family() if pid not in still]
+            if not running:
+                return
+            send_signal(running, signal.SIGSTOP)
+            still.update(running)
 
     def thaw(self) -> None:
         """Let it go on."""
@@ -220,35 +273,66 @@ class Worker:
     def stop(self) -> None:
         """End it with everything it started."""
         self.thaw()
+        wake(self.pid)
         self._zygote.kill(self.number)
         self._channel.close()
 
     def _receive(self, timeout: float) -> Message:
         deadline = time.monotonic() + timeout
-        while not self._channel.ready(SLICE_SECONDS):
+        still = 0
+        for number in itertools.count(1):
+            if self._channel.ready(SLICE_SECONDS):
+                break
             self._check()
             if self._zygote.exit_status(self.number) is not None:
                 break
+            if number % _SLICES_A_LOOK == 0:
+                still = still + 1 if self._stands_still() else 0
+            if still >= _STILL_LOOKS:
+                raise self._ended("was stopped (SIGSTOP)", killed=True)
             if time.monotonic() > deadline:
-                self.stop()
-                raise WorkerDied(Death(f"did not finish within {timeout:.0f} s", self._log.text(0.2)))
+                raise self._ended(f"did not finish within {timeout:.0f} s")
         try:
             return self._channel.receive(max(1.0, deadline - time.monotonic()))
-        except (ChannelClosed, ChannelTimeout) as error:
+        except ChannelClosed as error:
             raise self._died() from error
+        except ChannelTimeout as error:
+            raise self._ended(f"did not finish within {timeout:.0f} s") from error
         except ChannelGarbage as error:
-            self.stop()
-            raise WorkerDied(Death(f"wrote {error} to the judge's channel", self._log.text(0.2))) from error
+            raise self._ended(f"wrote {error} to the judge's channel", FORGED) from error
+
+    def _stands_still(self) -> bool:
+        """Tell whether the worker was stopped; the two processes around it, which are trusted, are woken."""
+        members = self.family()
+        for pid in (self.pid, *members[:1]):
+            wake(pid)
+        return any(is_stopped(pid) for pid in members[1:2])
+
+    def _ended(self, what: str, rule: str = "", *, killed: bool = False) -> WorkerDied:
+        """End it for what it did, and return how it died."""
+        self.stop()
+        return WorkerDied(Death(what, self._log.text(0.2), killed, rule))
+
+    def _raise_problem(self, answer: Message) -> None:
+        if "problem" not in answer:
+            return
+        told = answer["problem"]
+        if not isinstance(told, dict) or not all(isinstance(told.get(key), str) for key in _PROBLEM):
+            raise self._ended("sent an answer that makes no sense", FORGED)
+        problem = {key: told[key][-_LONGEST_PROBLEM:] for key in _PROBLEM}
+        if problem["kind"] == "transport":
+            raise TransportFailed(problem["what"])
+        raise CandidateFailed(problem)
 
     def _died(self) -> WorkerDied:
-        deadline = time.monotonic() + 1.0
+        deadline = time.monotonic() + _ENDING_SECONDS
         while (status := self._zygote.exit_status(self.number)) is None and time.monotonic() < deadline:
             time.sleep(0.01)
         if status is None:
             self.stop()
             return WorkerDied(Death("closed its channel to the judge", self._log.text(0.2)))
         killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
-        return WorkerDied(Death(_ending(status), self._log.text(0.5), killed))
+        return WorkerDied(Death(_ending(status), self._log.text(_ENDING_SECONDS), killed))
 
 
 def _ending(status: int) -> str:

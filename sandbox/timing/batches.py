@@ -9,7 +9,7 @@ from sandbox.bench_client import Bench
 from sandbox.judge_limits import JudgeLimits
 from sandbox.processes import close_all
 from sandbox.wire import Message
-from sandbox.workers import Death, Worker, WorkerDied
+from sandbox.workers import FORGED, Death, Worker, WorkerDied
 
 _FILL_MARGIN_US = 30.0
 _LONGEST_FILL_US = 20_000.0
@@ -56,7 +56,7 @@ def read_times(answer: Message, calls: int) -> list[float]:
     except (KeyError, TypeError, ValueError):
         us = []
     if len(us) != calls or not all(0 < value < _LONGEST_US for value in us):
-        raise WorkerDied(Death("sent an answer that makes no sense", ""))
+        raise WorkerDied(Death("sent an answer that makes no sense", "", rule=FORGED))
     return us
 
 

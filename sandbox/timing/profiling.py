@@ -151,6 +151,8 @@ class PlacementRun:
         self._latencies(times)
         if extras.warm:
             times.warm = {side: self._batch(side, _WARM_CALLS, cold=False)[0] for side in self._shuffled()}
+        if self._worker is not None:
+            self._worker.finish()
         if self._worker is not None and not times.disturbed:
             times.findings = self._findings(times)
             if self._on_gpu and not times.findings:

@@ -16,6 +16,8 @@ import time
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 FRAME_LIMIT = 64 * 1024 * 1024
+DEPTH_LIMIT = 100
+"""Objects and lists inside each other; what may be read must also be written, by functions that call themselves."""
 _HEADER = struct.Struct(">I")
 _MAX_FDS = 8
 
@@ -27,11 +29,11 @@ class ChannelClosed(Exception):
 
 
 class ChannelTimeout(Exception):
-    """The other end did not answer in time."""
+    """The other end did not answer in time, or read nothing."""
 
 
 class ChannelGarbage(Exception):
-    """The other end sent what is no message: a frame too large, or not JSON."""
+    """The other end sent what is no message: a frame too large, not JSON, or nested too deep."""
 
 
 class Channel:
@@ -55,16 +57,21 @@ class Channel:
         """Return the descriptor, for ``select``."""
         return self._socket.fileno()
 
-    def send(self, message: Message, descriptors: Sequence[int] = ()) -> None:
-        """Send one message; raises ``ChannelClosed``."""
+    def send(self, message: Message, descriptors: Sequence[int] = (), timeout: Optional[float] = None) -> None:
+        """Send one message; an end that reads nothing is waited for ``timeout`` seconds.
+
+        Raises:
+            ChannelClosed, ChannelTimeout: See there.
+        """
         body = json.dumps(message).encode()
-        header = _HEADER.pack(len(body))
+        deadline = None if timeout is None else time.monotonic() + timeout
         try:
             if descriptors:
-                socket.send_fds(self._socket, [header], list(descriptors))
-                self._socket.sendall(body)
+                self._await_room(deadline)
+                socket.send_fds(self._socket, [_HEADER.pack(len(body))], list(descriptors))
+                self._write(body, deadline)
             else:
-                self._socket.sendall(header + body)
+                self._write(_HEADER.pack(len(body)) + body, deadline)
         except OSError as error:
             raise ChannelClosed(str(error)) from error
 
@@ -88,6 +95,19 @@ class Channel:
         """Close this end."""
         self._socket.close()
 
+    def _write(self, data: bytes, deadline: Optional[float]) -> None:
+        """Write everything, without ever standing in a call that only the other end can end."""
+        left = memoryview(data)
+        while left:
+            self._await_room(deadline)
+            with contextlib.suppress(BlockingIOError):
+                left = left[self._socket.send(left, socket.MSG_DONTWAIT) :]
+
+    def _await_room(self, deadline: Optional[float]) -> None:
+        timeout = None if deadline is None else max(0.0, deadline - time.monotonic())
+        if not select.select([], [self._socket], [], timeout)[1]:
+            raise ChannelTimeout("the other end reads nothing")
+
     def _frame(self, timeout: Optional[float], descriptors: int) -> Tuple[Message, List[int]]:
         deadline = None if timeout is None else time.monotonic() + timeout
         header, found = self._read(_HEADER.size, deadline, descriptors)
@@ -99,6 +119,8 @@ class Channel:
             message = json.loads(body)
             if not isinstance(message, dict):
                 raise ChannelGarbage("a message that is no object")
+            if _is_deep(message):
+                raise ChannelGarbage(f"a message nested more than {DEPTH_LIMIT} deep")
         except (ValueError, RecursionError) as error:
             _close_all(found)
             raise ChannelGarbage(str(error)) from error
@@ -132,6 +154,20 @@ class Channel:
 def pair() -> Tuple[socket.socket, socket.socket]:
     """Return both ends of a new stream; neither is inherited across ``exec`` unless passed on."""
     return socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+
+
+def _is_deep(message: Any) -> bool:
+    """Tell whether anything lies deeper in a message than is allowed."""
+    level = [message]
+    for _ in range(DEPTH_LIMIT):
+        below: List[Any] = []
+        for each in level:
+            if isinstance(each, (dict, list)):
+                below.extend(each.values() if isinstance(each, dict) else each)
+        if not below:
+            return False
+        level = below
+    return True
 
 
 def _close_all(descriptors: Sequence[int]) -> None:

@@ -88,6 +88,8 @@ class Worker:
             "place": self._place,
             "time": self._time,
             "launches": self._launches,
+            "probe": self._probe,
+            "rest": lambda _: {},
         }
 
     def serve(self) -> int:
@@ -105,15 +107,12 @@ class Worker:
             except Exception as error:
                 refused = bool(request.get("refusable")) and is_refusal(error, self._task.device)
                 answer = {"problem": _describe(error, self._folder, refused)}
-            self._channel.send(answer)
+            self._channel.send({**answer, "id": request["id"]})
 
     def _load(self, request: Message) -> Message:
         """Bind the kernels and build the candidate from ``folder``, on ``threads`` threads."""
         torch.set_num_threads(request["threads"])
-        if self._task.device.type == "cuda":
-            torch.cuda.set_device(self._task.device)
-            torch.zeros(1, device=self._task.device)
-            cuda_runtime()  # found now: a kernel library may bring another one
+        self._use_device()
         self._folder = Path(request["folder"])
         self._manifest = request["manifest"]
         bound = None if self._manifest is None else kernels.bind(self._manifest, request["kernels"])
@@ -121,6 +120,17 @@ class Worker:
         self._threads = torch.get_num_threads()
         torch.set_num_threads(1)
         return {"threads": self._threads}
+
+    def _probe(self, request: Message) -> Message:  # noqa: ARG002  # every operation takes its request
+        """Use the device and open what is shared, without a candidate: what fails here is the machine's fault."""
+        self._use_device()
+        return {}
+
+    def _use_device(self) -> None:
+        if self._task.device.type == "cuda":
+            torch.cuda.set_device(self._task.device)
+            torch.zeros(1, device=self._task.device)
+            cuda_runtime()  # found now: a kernel library may bring another one
 
     def _answer(self, request: Message) -> Message:
         """Answer one question, watched as ``watch`` says, in the mode and with the gradients that it asks for.
