@@ -21,7 +21,7 @@ from sandbox.processes import close_all
 from sandbox.progress import Progress
 from sandbox.task import TaskSpec
 from sandbox.timing.gpu_watch import DeviceWatch, LeasedWatch, watch_device
-from sandbox.wire import HARNESS, Message, device_name
+from sandbox.wire import HARNESS, Message, device_name, sweep_control_groups
 from sandbox.workers import CandidateFailed, TransportFailed, Worker, WorkerDied, Zygote
 
 _SHARED_VARIABLES = ("CUDA_", "GOMP_", "KMP_", "LD_LIBRARY_PATH", "MKL_", "NVIDIA_", "OMP_", "PYTORCH_", "TORCH_")
@@ -227,6 +227,7 @@ class Crew:
             if process is not None:
                 process.stop()
         self._zygote = self._bench = None
+        sweep_control_groups()
 
     def _take(self, opened: Message) -> None:
         self.accepted = opened["accepted"]

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sandbox.build import ExtraFlags, build_kernels, has_sources
+from sandbox.build.inspection import Inspection
 from sandbox.crew import Crew
 from sandbox.guard import check_source
 from sandbox.isolation import Isolation
@@ -107,6 +108,7 @@ class Trial:
         self._given_plans = plans
         self._extensions = _extensions_folder(snapshot, files, spec)
         self._manifest: dict[str, Any] | None = None
+        self._inspection: Inspection | None = None
         self._build: BuildReport | None = None
         self._guard: GuardReport | None = None
         self._verify: VerifyReport | None = None
@@ -175,13 +177,16 @@ class Trial:
                 cancel=self._cancel,
                 flags=self._flags,
             )
+        if built.killed and self._forgiving:
+            raise ProcessLost("A compiler was killed.")
         self._build = built.report
         self._manifest = None if built.manifest is None else built.manifest.to_json()
+        self._inspection = built.inspection
         return self._build.ok
 
     def _run_guard(self) -> bool:
         with self._part("guard", "reading the candidate's source"):
-            self._guard = check_source(self._snapshot, self._spec)
+            self._guard = check_source(self._snapshot, self._spec, self._inspection)
         return self._guard.ok
 
     def _run_verify(self) -> bool:

@@ -15,6 +15,7 @@ MAIN = HARNESS / "main.py"
 if str(HARNESS) not in sys.path:
     sys.path.append(str(HARNESS))
 
+from warpsmith_harness.control_group import sweep as sweep_control_groups  # noqa: E402
 from warpsmith_harness.device_queue import (  # noqa: E402
     BEAT_SECONDS,
     EXCLUSIVE,
@@ -56,5 +57,6 @@ __all__ = [
     "device_name",
     "open_queue",
     "pair",
+    "sweep_control_groups",
     "user_name",
 ]

@@ -15,7 +15,15 @@ from pathlib import Path
 from sandbox.build import calls
 from sandbox.build import diagnostics as reduce
 from sandbox.build.advice import from_assembler
-from sandbox.build.compiling import LIBRARY, Compiled, Outcome, blame_the_machine, compile_and_link, object_path
+from sandbox.build.compiling import (
+    LIBRARY,
+    Compiled,
+    Outcome,
+    blame_the_machine,
+    compile_and_link,
+    object_path,
+    was_killed,
+)
 from sandbox.build.failures import clashes, errors_of, known_errors, unbound
 from sandbox.build.halves import Half, compile_halves
 from sandbox.build.inspection import Inspection, OwnText, inspected
@@ -46,11 +54,15 @@ _OBJECT = "object.o"
 
 @dataclass(frozen=True)
 class Built:
-    """Outcome of a build; ``manifest`` is null when it failed. ``inspection`` is for the guard."""
+    """Outcome of a build; ``manifest`` is null when it failed, ``inspection`` is for the guard.
+
+    ``killed`` says that it failed because a compiler was killed: for its memory, or by anybody.
+    """
 
     report: BuildReport
     manifest: Manifest | None
     inspection: Inspection = field(default_factory=Inspection)
+    killed: bool = False
 
 
 @dataclass(frozen=True)
@@ -59,6 +71,7 @@ class _Result:
     diagnostics: tuple[Diagnostic, ...] = ()
     manifest: Manifest | None = None
     inspection: Inspection = field(default_factory=Inspection)
+    killed: bool = False
 
 
 @dataclass(frozen=True)
@@ -176,7 +189,7 @@ def build_kernels(
 def _built(began: float, result: _Result) -> Built:
     ok = result.manifest is not None
     report = BuildReport(ok, time.monotonic() - began, result.kernels, reduce.limit(result.diagnostics))
-    return Built(report, result.manifest, result.inspection)
+    return Built(report, result.manifest, result.inspection, result.killed)
 
 
 def _build(job: _Job, run: _Run) -> _Result:
@@ -213,7 +226,7 @@ def _build_now(job: _Job, key: str, run: _Run) -> _Result:
     compiled.update(outcome.compiled)
     errors = errors_of(outcome, run.seconds) or unbound(outcome.symbols, job.parsed, job.sources.sources)
     if errors or outcome.library is None:
-        return _Result(diagnostics=tuple(errors))
+        return _Result(diagnostics=tuple(errors), killed=outcome.killed)
     result = _remember(run.libraries, key, job, compiled, outcome)
     tidy(run.cache, kernel_parts(run.cache))
     return result
@@ -228,6 +241,7 @@ def _compile(job: _Job, ready: Mapping[str, bytes], apart: Mapping[str, Phases],
             halves, status = compile_halves(job.everything, apart, job.target, folder, run.ninja(slots, run.seconds))
             failed = _failed(halves, timed_out=ran_out_of_time(status))
             if failed.timed_out or any(known_errors(*each) for each in failed.compiled.items()):
+                failed = replace(failed, killed=was_killed(failed, status))
                 blame_the_machine(failed, folder, status)
                 return failed
     keys = {file: job.host_key(half) for file, half in halves.items() if half.ok}

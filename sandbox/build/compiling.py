@@ -6,7 +6,7 @@ import re
 import shlex
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sandbox.build import calls, inspection, ninja
@@ -16,8 +16,15 @@ from sandbox.build.ninja import LARGEST_FILE, Ninja, read_text
 from sandbox.build.sources import Source, Sources
 from sandbox.build.target import Target
 from sandbox.errors import EnvironmentFault, InternalError
+from sandbox.processes import ProcessLost
 
 LIBRARY = "kernels.so"
+OUT_OF_MEMORY = re.compile(
+    r"Killed signal|out of memory|virtual memory exhausted|Cannot allocate memory|bad_alloc"
+    r"|died due to signal 9|terminated with signal 9|^(?:\S+: (?:line )?\d+: +\d+ )?Killed\b",
+    re.MULTILINE,
+)
+"""What compilers print when they get no more memory, or are killed."""
 _SAID_WHEN_FULL = re.compile("No space left on device|Disk quota exceeded|Bus error")  # ld maps the file that it writes
 _RULES = """\
 rule compile
@@ -63,6 +70,7 @@ class Outcome:
         loads: What the dynamic loader says of the library, without running any of it.
         objects: What the objects of all sources need and hold.
         timed_out: Whether the time limit ended it.
+        killed: Whether a compiler was killed: for its memory, or by anybody.
     """
 
     compiled: dict[str, Compiled]
@@ -72,6 +80,7 @@ class Outcome:
     loads: str = ""
     objects: tuple[ObjectSymbols, ...] = ()
     timed_out: bool = False
+    killed: bool = False
 
 
 def compile_and_link(
@@ -102,10 +111,19 @@ def compile_and_link(
         (folder / object_path(source.file)).parent.mkdir(parents=True, exist_ok=True)
     status = run.run(folder, [], target)
     outcome = _collect(sources, waiting, halves, folder, timed_out=ninja.ran_out_of_time(status))
+    outcome = replace(outcome, killed=outcome.library is None and was_killed(outcome, status))
+    if outcome.library is not None and ninja.was_killed(status):
+        raise ProcessLost("Who looks into compiled kernels was killed.")
     blame_the_machine(outcome, folder, status)
     if outcome.library is not None:
         _blame_the_binutils(sources, outcome, folder)
     return outcome
+
+
+def was_killed(outcome: Outcome, status: int) -> bool:
+    """Tell whether a compiler was killed, or whoever ran it."""
+    logs = (outcome.link_log, *(each.log for each in outcome.compiled.values()))
+    return ninja.was_killed(status) or any(OUT_OF_MEMORY.search(log) for log in logs)
 
 
 def object_path(file: str) -> str:
@@ -218,7 +236,9 @@ def blame_the_machine(outcome: Outcome, folder: Path, status: int) -> None:
     _blame_the_libraries(outcome.loads, folder)
     silent = not any(logs) and not outcome.timed_out and outcome.compiled and outcome.library is None
     unlisted = outcome.library is not None and not outcome.symbols and status and not ninja.ran_out_of_time(status)
-    if silent or unlisted:
+    if silent and not outcome.killed:
+        raise ProcessLost(f"Compilers ended without a word: {ninja.last_words(folder)}")
+    if unlisted:
         raise InternalError(f"ninja ended with status {status}: {ninja.last_words(folder)}", where=str(folder))
 
 

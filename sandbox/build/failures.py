@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 
 from sandbox.build import diagnostics as reduce
-from sandbox.build.compiling import LIBRARY, Compiled, Outcome
+from sandbox.build.compiling import LIBRARY, OUT_OF_MEMORY, Compiled, Outcome
 from sandbox.build.ninja import LARGEST_FILE
 from sandbox.build.signature import FORM, Launcher, Parsed
 from sandbox.build.sources import FOLDER, Source
 from sandbox.verdict import Diagnostic
-
-_OUT_OF_MEMORY = re.compile(
-    r"Killed signal|out of memory|virtual memory exhausted|Cannot allocate memory|bad_alloc|died due to signal 9"
-    r"|^(?:\S+: (?:line )?\d+: +\d+ )?Killed\b",
-    re.MULTILINE,
-)
 
 
 def clashes(parsed: Mapping[str, Parsed]) -> list[Diagnostic]:
@@ -36,6 +29,8 @@ def clashes(parsed: Mapping[str, Parsed]) -> list[Diagnostic]:
 def errors_of(outcome: Outcome, seconds: float) -> list[Diagnostic]:
     """Explain each file that did not compile, else why the library did not link."""
     failed = {file: each for file, each in outcome.compiled.items() if each.data is None}
+    if outcome.killed and not any(each.log.strip() for each in failed.values()):
+        return [Diagnostic(FOLDER, 0, "The compilers were killed, most likely for using too much memory.")]
     if outcome.timed_out:
         message = (
             f"Compiling took longer than {seconds:.0f} s; use fewer template instances, or smaller unrolled loops."
@@ -72,7 +67,7 @@ def known_errors(file: str, compiled: Compiled) -> list[Diagnostic]:
             f"The compiler wrote more than {LARGEST_FILE // 1024**2} MB; something in this file grows without end."
         )
         return [Diagnostic(file, 0, message)]
-    if _OUT_OF_MEMORY.search(compiled.log):
+    if OUT_OF_MEMORY.search(compiled.log):
         return [Diagnostic(file, 0, "The compiler ran out of memory; use fewer or smaller template instances.")]
     return reduce.from_compiler(compiled.readable_log, file)
 

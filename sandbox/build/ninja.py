@@ -19,6 +19,7 @@ import psutil
 from sandbox.build.target import Target
 from sandbox.build.toolchain import find_ninja
 from sandbox.isolation import Cell, CellProcess, Isolation, Limits
+from sandbox.processes import family, wake
 
 LARGEST_FILE = 64 * 1024**2
 """Bytes that a compiler may write into one file, its messages included."""
@@ -63,10 +64,12 @@ class Ninja:
         return process.returncode
 
     def _wait(self, process: CellProcess) -> None:
-        """Wait for a process without polling it, looking at ``cancel`` ten times a second."""
+        """Wait for a process without polling it, looking ten times a second at ``cancel`` and for who was stopped."""
         descriptor = os.pidfd_open(process.pid)
         try:
             while not select.select([descriptor], [], [], 0.1)[0]:
+                for member in (process.pid, *family(process.pid)):
+                    wake(member)
                 if self.cancel is not None and self.cancel.is_set():
                     raise InterruptedError("compiling was interrupted")
             process.wait()
@@ -78,6 +81,11 @@ class Ninja:
 def ran_out_of_time(status: int) -> bool:
     """Whether an exit status is that of a run which the time limit ended."""
     return status == -signal.SIGALRM
+
+
+def was_killed(status: int) -> bool:
+    """Whether an exit status is that of a run which somebody killed, or its memory limit."""
+    return status == -signal.SIGKILL
 
 
 def last_words(folder: Path) -> str:

@@ -51,6 +51,13 @@ class ControlGroup:
                 time.sleep(0.005)
 
 
+def sweep() -> None:
+    """Remove the groups of stand-ins that were killed: nobody else would, if no cell follows."""
+    for _, parent in _parents():
+        with contextlib.suppress(OSError):
+            _sweep(parent)
+
+
 def _files(controllers: str, memory: int | None, tasks: int | None) -> dict[str, int]:
     """Return what to write into which file; an empty ``controllers`` means version 2, and a name with ``?`` may be missing."""
     wanted: dict[str, int] = {}
@@ -106,10 +113,7 @@ def _make(parent: str, files: dict[str, int]) -> str:
     """Make a group with its limits, and sweep dead ones away; an empty text where that is refused."""
     folder = f"{parent}/{_PREFIX}{os.getpid()}"
     try:
-        for name in os.listdir(parent):
-            number = name[len(_PREFIX) :]
-            if name.startswith(_PREFIX) and number.isdigit() and not os.path.exists(f"/proc/{number}"):
-                _removed(f"{parent}/{name}")
+        _sweep(parent)
         os.mkdir(folder)
         for name, value in files.items():
             with contextlib.suppress(*([OSError] if name.endswith("?") else [])):
@@ -118,6 +122,13 @@ def _make(parent: str, files: dict[str, int]) -> str:
         _removed(folder)
         return ""
     return folder
+
+
+def _sweep(parent: str) -> None:
+    for name in os.listdir(parent):
+        number = name[len(_PREFIX) :]
+        if name.startswith(_PREFIX) and number.isdigit() and not os.path.exists(f"/proc/{number}"):
+            _removed(f"{parent}/{name}")
 
 
 def _removed(folder: str) -> bool:
