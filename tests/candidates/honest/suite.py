@@ -3,5 +3,31 @@
 from __future__ import annotations
 
 from tests.candidates.frame import Candidate
+from tests.candidates.honest.dispatch import DISPATCH
+from tests.candidates.honest.dtypes import DTYPES
+from tests.candidates.honest.layers import LAYERS
+from tests.candidates.honest.machine_level import MACHINE_LEVEL
+from tests.candidates.honest.norms import NORMS
+from tests.candidates.honest.orders import ORDERS
+from tests.candidates.honest.pointwise import POINTWISE
+from tests.candidates.honest.products import PRODUCTS
+from tests.candidates.honest.reductions import REDUCTIONS
+from tests.candidates.honest.streams import STREAMS
+from tests.candidates.honest.tensor_cores import TENSOR_CORES
 
-HONEST: dict[str, Candidate] = {candidate.name: candidate for candidate in ()}
+HONEST: dict[str, Candidate] = {
+    candidate.name: candidate
+    for candidate in (
+        *POINTWISE,
+        *MACHINE_LEVEL,
+        *DISPATCH,
+        *DTYPES,
+        *NORMS,
+        *REDUCTIONS,
+        *ORDERS,
+        *PRODUCTS,
+        *TENSOR_CORES,
+        *LAYERS,
+        *STREAMS,
+    )
+}
