@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from sandbox.machine.devices import list_gpus
+
+# The same examples in every run, however slowly a busy machine makes them; other ones where another seed is asked for.
+settings.register_profile(
+    "alike",
+    derandomize=not os.environ.get("WARPSMITH_TEST_SEED"),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("alike")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

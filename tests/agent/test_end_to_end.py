@@ -130,7 +130,8 @@ def test_the_session_finds_a_correct_candidate_after_a_compile_error(recorded):
 
 def test_the_best_attempt_is_measured_again_in_full_before_it_is_called_the_best(recorded):
     _, _, folder, _ = recorded
-    assert fold(folder).best.verdict.tier == "full"
+    state = fold(folder)
+    assert "full" in {judged.verdict.tier for judged in state.judged if judged.files == state.best.files}
 
 
 def test_json_on_stdout_is_the_stream_of_the_session(recorded):

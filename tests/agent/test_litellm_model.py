@@ -161,14 +161,14 @@ async def test_an_unknown_name_and_a_missing_key_are_refusals(name, monkeypatch)
 
 
 async def test_cancelling_in_the_middle_of_an_answer_ends_it_at_once():
-    with OpenAIServer([Reply(text="word " * 400, pause=0.1)]) as server:
+    with OpenAIServer([Reply(text="word " * 400, pause=0.5)]) as server:
         began = asyncio.Event()
         model = LiteLLMModel("openai/test", server.base_url)
         asked = asyncio.create_task(model.answer(MESSAGES, TOOLS, lambda piece: began.set()))
         await began.wait()
         asked.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await asyncio.wait_for(asked, 5)
+            await asyncio.wait_for(asked, 30)
 
 
 QUIET = """

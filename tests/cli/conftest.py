@@ -86,7 +86,15 @@ class Cli:
         return list(Path(self.variables["TMPDIR"]).iterdir())
 
     def _running(self) -> list[str]:
-        return [" ".join(p.cmdline()[:4]) for p in self.processes() if p.status() != psutil.STATUS_ZOMBIE]
+        return [command for process in self.processes() if (command := command_of(process))]
+
+
+def command_of(process: psutil.Process) -> str:
+    """Return what a process runs, or nothing where it has ended meanwhile."""
+    try:
+        return "" if process.status() == psutil.STATUS_ZOMBIE else " ".join(process.cmdline()[:5])
+    except psutil.Error:
+        return ""
 
 
 def _mark(process: psutil.Process) -> str:

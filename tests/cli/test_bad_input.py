@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.cli.conftest import Cli
+from tests.cli.conftest import Cli, command_of
 from tests.scale_task import MODEL_NEW, Write, kernel
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("judge")]
@@ -245,7 +245,7 @@ def find(cli: Cli, role: str) -> psutil.Process:
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         for process in cli.processes():
-            if role in " ".join(process.cmdline()[:5]):
+            if role in command_of(process):
                 return process
         time.sleep(0.02)
     raise AssertionError(f"there is no {role}")
@@ -273,9 +273,10 @@ def test_an_interrupted_check_is_130(cli: Cli, task: Path, candidate: Write, wor
 @pytest.mark.parametrize("role", [pytest.param("main.py bench", marks=pytest.mark.slow), "main.py zygote"])
 def test_a_lost_process_is_started_again(cli: Cli, task: Path, candidate: Write, role: str) -> None:
     process = cli.start("check", task, candidate(kernel(SLOW + REFUSES)), "--device", "cpu")
+    lost = find(cli, role)
     until_said(cli, process, "verifying")
     time.sleep(0.3)
-    find(cli, role).kill()
+    lost.kill()
     done = cli.finish(process)
     done.says("starting again", "scale_add returned error 5")
     assert done.code == 1

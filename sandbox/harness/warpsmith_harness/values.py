@@ -19,8 +19,8 @@ _POISON_BYTE = 0xFF
 _TURNED_SHARE = 0.25
 _CHECKSUM_WORDS = 1 << 20
 _PIECE = 1 << 24
-_FEW = 64  # elements that can be drawn as they were
-_DRAWS = 100
+_FEW = 1 << 19  # elements that can be drawn as they were: all but one of them may be equal
+_DRAWS = 40
 
 
 class Unsupported(TypeError):
@@ -188,11 +188,11 @@ def fresh(tensor: torch.Tensor) -> torch.Tensor:
     floating = tensor.is_complex() or tensor.is_floating_point()
     if not floating and (not tensor.dim() or bool((tensor.diff(dim=-1) >= 0).all())):
         return made
-    before = checksum(span) if span.numel() <= _FEW else None
+    before = checksum(tensor) if min(span.numel(), tensor.numel()) <= _FEW else None
     for _ in range(_DRAWS):
         for piece in torch.split(span, _PIECE):
             piece.copy_(_redrawn(piece, draw) if floating else _shuffled(piece, draw))
-        if before is None or checksum(span) != before:
+        if before is None or checksum(made) != before:
             break
     return made
 
@@ -266,7 +266,7 @@ def checksum(tensor: torch.Tensor) -> int:
     if raw.storage_offset() % 8:
         raw = raw.clone()
     total = (int(tail.view(torch.int64)) + raw.numel()) * _odd(raw.numel())
-    weights = torch.arange(1, 2 * _CHECKSUM_WORDS, 2, device=raw.device) * _odd(7)
+    weights = (2 * torch.arange(min(whole // 8, _CHECKSUM_WORDS), device=raw.device) + 1) * _odd(7)
     for index, words in enumerate(torch.split(raw[:whole].view(torch.int64), _CHECKSUM_WORDS)):
         mixed = words ^ (words >> 29)
         total = total * _odd(index) + int((mixed * weights[: words.numel()]).sum())

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import random
 import sys
 import textwrap
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from warpsmith_harness import load
+from warpsmith_harness import load, seeds
 
 from sandbox.task import TaskSpec
 
@@ -24,6 +27,19 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(autouse=True)
+def drawn_alike(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draw the same numbers in every run, whatever ran before; other ones with another ``WARPSMITH_TEST_SEED``.
+
+    The harness draws from the system's entropy, so that nobody can predict it; a test that fails once in a thousand
+    draws says nothing of the change it is run for. Many seeds, one after the other, look for what holds only mostly.
+    """
+    seed = zlib.crc32(f"{os.environ.get('WARPSMITH_TEST_SEED', '')} {request.node.nodeid}".encode())
+    numbers = random.Random(seed)
+    monkeypatch.setattr(seeds, "entropy", lambda: numbers.getrandbits(63))
+    torch.manual_seed(seed)
 
 
 @pytest.fixture(autouse=True)

@@ -139,8 +139,12 @@ class TestContents:
         assert not tensor.numel() or not torch.equal(renewed, tensor)
 
     def test_fresh_draws_few_elements_until_they_are_others(self) -> None:
-        for few in (torch.tensor([1.0, 2.0]), torch.tensor([2, 1]), torch.tensor(3.0), torch.tensor([1.0, -torch.inf])):
-            assert not any(torch.equal(values.fresh(few), few) for _ in range(200))
+        one_hot = torch.zeros(100)
+        one_hot[50] = 1
+        column = torch.randn(2, 40)[:, 0]
+        few = (torch.tensor([1.0, 2.0]), torch.tensor([2, 1]), torch.tensor(3.0), torch.tensor([1.0, -torch.inf]))
+        for tensor in (*few, one_hot, one_hot.int(), column):
+            assert not any(torch.equal(values.fresh(tensor), tensor) for _ in range(200))
 
     @pytest.mark.parametrize("dtype", [*FLOATS, torch.complex64])
     @pytest.mark.parametrize("constant", [0.0, 1.0, -3.0])

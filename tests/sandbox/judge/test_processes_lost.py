@@ -29,7 +29,11 @@ def _named(role: str) -> list[psutil.Process]:
 
 def _worker() -> list[psutil.Process]:
     zygotes = _named("zygote")
-    return [process for process in zygotes if process.parent() in zygotes]
+    found = []
+    for process in zygotes:
+        with contextlib.suppress(psutil.Error):
+            found += [process] if process.parent() in zygotes else []
+    return found
 
 
 def _when_there(find: Callable[[], list[psutil.Process]]) -> None:
@@ -38,7 +42,8 @@ def _when_there(find: Callable[[], list[psutil.Process]]) -> None:
         time.sleep(0.02)
     time.sleep(0.3)
     for process in find()[:1]:
-        process.kill()
+        with contextlib.suppress(psutil.Error):
+            process.kill()
 
 
 @pytest.mark.parametrize("role", ["bench", "zygote"])

@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[3]
 HOLD = """
 import sys, time
 import sandbox.machine.pool as pool
-pool._LOST_SECONDS = 0.5
+pool._LOST_SECONDS = float(sys.argv[2])
 pool.BEAT_SECONDS = 0.05
 own = pool.Pool("gpu", "blocks:Norm", lambda: None)
 def tell(stage):
@@ -34,6 +34,8 @@ with getattr(own, sys.argv[1])("profile", "timing", tell) as lease:
     for _ in sys.stdin:
         print(lease.trouble() or "quiet", flush=True)
 """
+EXPIRY_SECONDS = 2.0
+"""Of a lease that is to run out; a busy machine may well keep a process waiting for a part of that."""
 
 
 class Judge:
@@ -41,7 +43,7 @@ class Judge:
 
     def __init__(self, mode: str, user: str | None = None) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-c", HOLD, mode],
+            [sys.executable, "-c", HOLD, mode, str(EXPIRY_SECONDS)],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -153,7 +155,7 @@ def test_an_owner_that_stands_still_is_passed_over_and_everybody_learns_it(
     holder = start()
     assert holder.says() == "mine"
     assert holder.trouble() == "quiet"
-    queue = DeviceQueue(folder, "gpu", expiry=0.5, observed=0.8)
+    queue = DeviceQueue(folder, "gpu", expiry=EXPIRY_SECONDS, observed=1.5 * EXPIRY_SECONDS)
     ticket = queue.enter(EXCLUSIVE, "timing")
     os.kill(holder.pid, signal.SIGSTOP)
     assert ticket.ahead()

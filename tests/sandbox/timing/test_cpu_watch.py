@@ -11,21 +11,24 @@ from contextlib import contextmanager
 
 from sandbox.timing.cpu_watch import CpuWatch
 
-SPIN = "import os; os.sched_setaffinity(0, {%d})\nwhile True: pass"
+SPIN = "import os; os.sched_setaffinity(0, {%d}); os.write(1, b'.')\nwhile True: pass"
 
 
 @contextmanager
 def spinning(count: int) -> Iterator[list[int]]:
     """Run so many endless loops on one processor."""
     processor = min(os.sched_getaffinity(0))
-    loops = [subprocess.Popen([sys.executable, "-S", "-c", SPIN % processor]) for _ in range(count)]
+    command = [sys.executable, "-S", "-c", SPIN % processor]
+    loops = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(count)]
     try:
-        time.sleep(0.5)
+        for loop in loops:
+            assert loop.stdout is not None
+            assert loop.stdout.read(1) == b"."
         yield [loop.pid for loop in loops]
     finally:
         for loop in loops:
             loop.kill()
-            loop.wait()
+            loop.communicate()
 
 
 def test_a_process_that_shares_its_processor_is_disturbed() -> None:
