@@ -1,4 +1,4 @@
-"""Convolutions by hand, by cuDNN, by a matrix of patches, with weights in constant memory; batch norm that trains."""
+"""Convolutions by hand, by cuDNN, by a matrix of patches, with weights in constant memory."""
 
 from __future__ import annotations
 
@@ -67,26 +67,6 @@ class ModelNew(nn.Module):
             self._workspace = torch.empty(64 << 20, dtype=torch.uint8, device=x.device)
         out = x.new_empty((n, k, h, w))
         conv_relu(x, self.conv.weight, self.conv.bias, out, self._workspace, n, c, k, h, w, self._workspace.numel())
-        return out
-"""
-
-_BATCH_NORM = """
-import torch
-from torch import nn
-from kernels import batch_norm_relu
-
-class ModelNew(nn.Module):
-    def __init__(self, channels):
-        super().__init__()
-        self.norm = nn.BatchNorm2d(channels)
-
-    def forward(self, x):
-        n, c, h, w = x.shape
-        bn = self.norm
-        out = torch.empty_like(x)
-        batch_norm_relu(
-            x, bn.weight, bn.bias, bn.running_mean, bn.running_var, bn.num_batches_tracked, out, n, c, h * w, bn.eps, bn.momentum
-        )
         return out
 """
 
@@ -381,102 +361,6 @@ extern "C" int conv_relu(const float* x, const float* weight, const float* bias,
   TRY(cudnnConvolutionBiasActivationForward(p.handle, &one, p.x, x, p.weight, weight, p.conv, algorithm, workspace, needed,
                                             &zero, p.out, out, p.bias, bias, p.relu, p.out, out));
   return 0;
-}
-"""
-        },
-    ),
-]
-
-TRAINED_NORMS = [
-    Candidate(
-        "batch statistics, and buffers that move",
-        "batch_norm",
-        _BATCH_NORM,
-        cpp={
-            "batch_norm_relu": """
-#include <cmath>
-#include <cstdint>
-
-extern "C" int batch_norm_relu(const float* x, const float* weight, const float* bias, float* running_mean, float* running_var,
-                               int64_t* batches, float* out, int64_t n, int64_t c, int64_t pixels, float eps, float momentum) {
-  const double count = double(n) * pixels;
-#pragma omp parallel for
-  for (int64_t ch = 0; ch < c; ++ch) {
-    double sum = 0, squares = 0;
-    for (int64_t b = 0; b < n; ++b)
-      for (int64_t p = 0; p < pixels; ++p) sum += x[(b * c + ch) * pixels + p];
-    const double mean = sum / count;
-    for (int64_t b = 0; b < n; ++b)
-      for (int64_t p = 0; p < pixels; ++p) {
-        const double d = x[(b * c + ch) * pixels + p] - mean;
-        squares += d * d;
-      }
-    const float scale = float(weight[ch] / std::sqrt(squares / count + eps));
-    for (int64_t b = 0; b < n; ++b)
-      for (int64_t p = 0; p < pixels; ++p) {
-        const int64_t i = (b * c + ch) * pixels + p;
-        const float v = (x[i] - float(mean)) * scale + bias[ch];
-        out[i] = v < 0 ? 0 : v;
-      }
-    running_mean[ch] += momentum * (float(mean) - running_mean[ch]);
-    running_var[ch] += momentum * (float(squares / (count - 1)) - running_var[ch]);
-  }
-  ++*batches;
-  return 0;
-}
-"""
-        },
-        cuda={
-            "batch_norm_relu": """
-#include <cstdint>
-
-__device__ float block_sum(float v, float* slots) {
-  for (int o = 16; o; o >>= 1) v += __shfl_xor_sync(~0u, v, o);
-  __syncthreads();
-  if (threadIdx.x % 32 == 0) slots[threadIdx.x / 32] = v;
-  __syncthreads();
-  v = threadIdx.x % 32 < blockDim.x / 32 ? slots[threadIdx.x % 32] : 0.f;
-  for (int o = 16; o; o >>= 1) v += __shfl_xor_sync(~0u, v, o);
-  return v;
-}
-
-// A block owns a channel.
-__global__ void __launch_bounds__(512) batch_norm_kernel(
-    const float* x, const float* weight, const float* bias, float* running_mean, float* running_var, int64_t* batches, float* out,
-    int n, int c, int pixels, float eps, float momentum) {
-  __shared__ float slots[32];
-  const int ch = blockIdx.x;
-  const float count = float(n) * pixels;
-  float sum = 0.f, squares = 0.f;
-  for (int b = 0; b < n; ++b)
-    for (int p = threadIdx.x; p < pixels; p += blockDim.x) sum += x[(int64_t(b) * c + ch) * pixels + p];
-  const float mean = block_sum(sum, slots) / count;
-  for (int b = 0; b < n; ++b)
-    for (int p = threadIdx.x; p < pixels; p += blockDim.x) {
-      const float d = x[(int64_t(b) * c + ch) * pixels + p] - mean;
-      squares += d * d;
-    }
-  squares = block_sum(squares, slots);
-  const float scale = weight[ch] * rsqrtf(squares / count + eps);
-  for (int b = 0; b < n; ++b)
-    for (int p = threadIdx.x; p < pixels; p += blockDim.x) {
-      const int64_t i = (int64_t(b) * c + ch) * pixels + p;
-      const float v = (x[i] - mean) * scale + bias[ch];
-      out[i] = v < 0.f ? 0.f : v;
-    }
-  if (threadIdx.x == 0) {
-    running_mean[ch] += momentum * (mean - running_mean[ch]);
-    running_var[ch] += momentum * (squares / (count - 1.f) - running_var[ch]);
-    if (ch == 0) *batches += 1;
-  }
-}
-
-extern "C" int batch_norm_relu(const float* x, const float* weight, const float* bias, float* running_mean, float* running_var,
-                               int64_t* batches, float* out, int64_t n, int64_t c, int64_t pixels, float eps, float momentum,
-                               cudaStream_t stream) {
-  if (n * c * pixels == 0) return 0;
-  batch_norm_kernel<<<c, 512, 0, stream>>>(x, weight, bias, running_mean, running_var, batches, out, n, c, pixels, eps, momentum);
-  return cudaGetLastError();
 }
 """
         },

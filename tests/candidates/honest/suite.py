@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from tests.candidates.frame import Candidate
+from tests.candidates.honest.attentions import ATTENTIONS
 from tests.candidates.honest.dispatch import DISPATCH
 from tests.candidates.honest.dtypes import DTYPES
+from tests.candidates.honest.images import IMAGES
 from tests.candidates.honest.layers import LAYERS
+from tests.candidates.honest.lookups import LOOKUPS
 from tests.candidates.honest.machine_level import MACHINE_LEVEL
 from tests.candidates.honest.norms import NORMS
 from tests.candidates.honest.orders import ORDERS
 from tests.candidates.honest.pointwise import POINTWISE
 from tests.candidates.honest.products import PRODUCTS
 from tests.candidates.honest.reductions import REDUCTIONS
+from tests.candidates.honest.state import STATE
 from tests.candidates.honest.streams import STREAMS
 from tests.candidates.honest.tensor_cores import TENSOR_CORES
 
@@ -29,5 +33,9 @@ HONEST: dict[str, Candidate] = {
         *TENSOR_CORES,
         *LAYERS,
         *STREAMS,
+        *IMAGES,
+        *STATE,
+        *ATTENTIONS,
+        *LOOKUPS,
     )
 }
