@@ -167,7 +167,7 @@ async def test_an_answer_is_shown_while_it_streams_and_followed(tmp_path: Path) 
         stream = session(pilot).query_one(StreamView)
         await until(pilot, lambda: "word150" in text(stream))
         assert stream.following
-        assert stream.scroll_offset.y == stream.max_scroll_y
+        await until(pilot, lambda: stream.scroll_offset.y == stream.max_scroll_y)
 
 
 async def test_scrolling_up_ends_the_following_and_the_end_brings_it_back(tmp_path: Path) -> None:
@@ -353,9 +353,10 @@ async def test_a_whole_file_is_decided_at_once(tmp_path: Path) -> None:
         await ready(pilot)
         await see_diff(pilot)
         await pilot.press("A")
+        said = "3 changes of blocks.py accepted."
+        await until(pilot, lambda: said in {each.message for each in pilot.app._notifications})
         await until(pilot, lambda: len(told(folder)) == 3)
         assert {command["file"] for command in told(folder)} == {"blocks.py"}
-        assert next(iter(pilot.app._notifications)).message == "3 changes of blocks.py accepted."
 
 
 async def test_nothing_is_decided_where_no_hunk_is_in_sight(tmp_path: Path) -> None:
