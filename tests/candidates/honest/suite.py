@@ -11,13 +11,16 @@ from tests.candidates.honest.layers import LAYERS
 from tests.candidates.honest.lookups import LOOKUPS
 from tests.candidates.honest.machine_level import MACHINE_LEVEL
 from tests.candidates.honest.norms import NORMS
+from tests.candidates.honest.openly import OPENLY
 from tests.candidates.honest.orders import ORDERS
+from tests.candidates.honest.own_files import OWN_FILES
 from tests.candidates.honest.pointwise import POINTWISE
 from tests.candidates.honest.products import PRODUCTS
 from tests.candidates.honest.reductions import REDUCTIONS
 from tests.candidates.honest.state import STATE
 from tests.candidates.honest.streams import STREAMS
 from tests.candidates.honest.tensor_cores import TENSOR_CORES
+from tests.candidates.honest.trained import TRAINED
 
 HONEST: dict[str, Candidate] = {
     candidate.name: candidate
@@ -37,5 +40,8 @@ HONEST: dict[str, Candidate] = {
         *STATE,
         *ATTENTIONS,
         *LOOKUPS,
+        *TRAINED,
+        *OWN_FILES,
+        *OPENLY,
     )
 }
