@@ -12,6 +12,7 @@ Each step is a command that also runs alone:
 | ``figures`` | ``python -m tests.gpu.figures --minutes 9`` |
 | ``kinds`` | ``python -m tests.gpu.kinds --minutes 5`` |
 | ``bench`` | ``python -m tests.bench --only verdict`` |
+| ``candidates`` | ``python -m tests.candidates --device cuda:0 --minutes 8`` |
 | ``modules`` | ``python -m pytest -s tests/gpu/test_modules.py`` |
 
 A step prints as it goes, into ``FOLDER/STEP.log`` too, and is ended when its time is up: what it found by then is in
@@ -44,10 +45,11 @@ class Step:
 
 
 STEPS = (
-    Step("tests", 0.25, ["pytest", "-q", "-s", "tests/gpu", "-m", "gpu and not slow", "-p", "no:cacheprovider"]),
-    Step("figures", 0.4, ["tests.gpu.figures", "--minutes", "{minutes}", "--results", "{out}/figures.jsonl"]),
-    Step("kinds", 0.15, ["tests.gpu.kinds", "--minutes", "{minutes}", "--results", "{out}/kinds.jsonl"]),
-    Step("bench", 0.15, ["tests.bench", "--only", "verdict"]),
+    Step("tests", 0.2, ["pytest", "-q", "-s", "tests/gpu", "-m", "gpu and not slow", "-p", "no:cacheprovider"]),
+    Step("figures", 0.3, ["tests.gpu.figures", "--minutes", "{minutes}", "--results", "{out}/figures.jsonl"]),
+    Step("kinds", 0.1, ["tests.gpu.kinds", "--minutes", "{minutes}", "--results", "{out}/kinds.jsonl"]),
+    Step("bench", 0.1, ["tests.bench", "--only", "verdict"]),
+    Step("candidates", 0.25, ["tests.candidates", "--device", "cuda:0", "--minutes", "{minutes}"]),
     Step("modules", 0.05, ["pytest", "-q", "-s", "tests/gpu/test_modules.py", "-p", "no:cacheprovider"]),
 )
 
@@ -79,7 +81,7 @@ def main() -> int:
     print("\n===== summary")
     for one in ended:
         told = "its time was up" if one.code is None else f"exit code {one.code}"
-        print(f"{one.step.name:8} {one.seconds:6.0f} s  {told}")
+        print(f"{one.step.name:10} {one.seconds:6.0f} s  {told}")
         for line in one.tail:
             print(f"    {line}")
     return 0 if all(one.code in (0, None) for one in ended) else 1

@@ -324,6 +324,6 @@ OPENLY = [
     Candidate("a CUDA graph of torch, with copies in and out", "open", _GRAPH, **_KERNELS),
     Candidate("an answer with load_inline, in C++", "scale_add", _INLINE_CPP, cpp={}),
     Candidate("an answer with load_inline, in CUDA", "softmax", _INLINE_CUDA, cuda={}),
-    Candidate("Triton, a program a row", "softmax", _TRITON, cuda={}),
-    Candidate("Triton, tuned by itself", "scale_add", _TRITON_TUNED, cuda={}),
+    Candidate("Triton, a program a row", "softmax", _TRITON, cuda={}, needs="triton"),
+    Candidate("Triton, tuned by itself", "scale_add", _TRITON_TUNED, cuda={}, needs="triton"),
 ]
