@@ -13,6 +13,7 @@ from typing import Any
 from sandbox.bench_client import Bench
 from sandbox.build.toolchain import find_ninja
 from sandbox.isolation import Cell, Isolation, Limits, interpreter_paths
+from sandbox.isolation.keys import without_keys
 from sandbox.judge_limits import JudgeLimits
 from sandbox.machine.cache import baseline_parts, baselines_folder, kernels_folder, tidy
 from sandbox.machine.devices import gpu_of, refuse_unshareable
@@ -216,6 +217,7 @@ class Crew:
                 memory_bytes=self._limits.memory_bytes + _COPIES * self.accepted["bytes_moved"],
                 processes=self._limits.processes + _THREADS_EACH_CPU * (os.cpu_count() or 1),
                 file_bytes=self._limits.file_bytes,
+                disk_bytes=2 * self._limits.file_bytes,
                 sparse=sparse,
             ),
             gpu=self._spec.device != "cpu",
@@ -263,7 +265,8 @@ class Crew:
         }
 
     def _zygote_variables(self) -> dict[str, str]:
-        return {**self._developer_variables(), "OPENBLAS_NUM_THREADS": "1"}
+        """Return the developer's without keys: workers are forked from it, and have in memory what it had."""
+        return {**without_keys(self._developer_variables()), **self._spec.env, "OPENBLAS_NUM_THREADS": "1"}
 
     def _developer_variables(self) -> dict[str, str]:
         temporary = {"TMPDIR": str(self._temporary)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import secrets
 import signal
 import time
@@ -34,6 +35,9 @@ _ENDING_SECONDS = 5.0
 ANSWER_BYTES = 8 * 1024 * 1024
 FORGED = "result-channel"
 """The rule that a candidate breaks which answers in the place of its worker."""
+TAMPERED = 87
+"""Exit status of a worker in which the candidate replaced the judge's code, see ``warpsmith_harness.seal``."""
+_REPLACED = re.compile(r"^replaced by the candidate: (.+)$", re.MULTILINE)
 _SLICES_A_LOOK = 10
 _STILL_LOOKS = 2
 _FREEZES = 8
@@ -332,7 +336,16 @@ class Worker:
             self.stop()
             return WorkerDied(Death("closed its channel to the judge", self._log.text(0.2)))
         killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
-        return WorkerDied(Death(_ending(status), self._log.text(_ENDING_SECONDS), killed))
+        log = self._log.text(_ENDING_SECONDS)
+        if os.WIFEXITED(status) and os.WEXITSTATUS(status) == TAMPERED:
+            return WorkerDied(Death(_tampering(log), log, rule="tampering"))
+        return WorkerDied(Death(_ending(status), log, killed))
+
+
+def _tampering(log: str) -> str:
+    """Say what a candidate replaced in its process, from the last words of its worker."""
+    names = [found[1] for found in _REPLACED.finditer(log)][-1:] or ["it is not said what"]
+    return f"replaced code of the judge's in its own process ({names[0][:200]})"
 
 
 def _ending(status: int) -> str:

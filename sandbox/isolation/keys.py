@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 _SECRET = re.compile(r"\.env(\..*)?|\.netrc|\.git-credentials|\.npmrc|\.pypirc|\.ssh|\.aws|\.gnupg|.*\.pem|id_rsa.*")
+
+
+_KEY = re.compile(r"KEYS?|TOKENS?|SECRETS?|PASS|PASSWD|PASSWORDS?|CREDENTIALS?|AUTH|COOKIES?|PAT|APIKEY|DSN")
+"""Words of a variable's name that say that its value is nobody else's business."""
+
+
+def without_keys(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return environment variables without those whose names say that they hold keys or passwords."""
+    return {name: value for name, value in variables.items() if not any(map(_KEY.fullmatch, name.upper().split("_")))}
 
 
 def secrets_in(folders: Iterable[Path]) -> tuple[Path, ...]:

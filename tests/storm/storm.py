@@ -23,8 +23,8 @@ from tests.storm.faults import Made, faults, right
 _LIMITS = JudgeLimits(
     bench_seconds=60.0,
     compile_seconds=0.0,
-    load_seconds=20.0,
-    call_seconds=2.0,
+    load_seconds=10.0,
+    call_seconds=4.0,
     optional_seconds=600.0,
     memory_bytes=GIBIBYTE // 2,
     processes=64,

@@ -15,6 +15,10 @@ from typing import Any, Dict, List, Tuple
 OLDEST_PYTHON = (3, 9)
 OLDEST_TORCH = (2, 4)
 _PR_SET_CHILD_SUBREAPER = 36
+_ENVIRONMENT = slice(47, 49)
+"""``env_start`` and ``env_end`` among the fields behind the command's name, see proc(5)."""
+_SHARED_BYTES = 4
+"""The interpreter may have one object for all of so short a value."""
 
 
 def options(arguments: List[str]) -> Dict[str, Any]:
@@ -84,6 +88,21 @@ def torch_version() -> Tuple[int, int]:
 
     major, minor = torch.__version__.split(".")[:2]
     return int(major), int(minor)
+
+
+def forget_environment() -> None:
+    """Empty this process's environment, and write over what it was: a forked process still has it in its memory.
+
+    The kernel shows the block that a program was started with in ``/proc/self/environ``, whatever is unset later.
+    """
+    kept = [each for pair in os.environ._data.items() for each in pair]  # type: ignore[attr-defined]
+    os.environ.clear()
+    for each in kept:
+        if len(each) > _SHARED_BYTES:
+            ctypes.memset(id(each) + bytes.__basicsize__ - 1, 0, len(each))
+    with open("/proc/self/stat", "rb") as file:
+        start, end = (int(field) for field in file.read().rpartition(b")")[2].split()[_ENVIRONMENT])
+    ctypes.memset(start, 0, end - start)
 
 
 def adopt_orphans() -> None:

@@ -28,6 +28,7 @@ from warpsmith_harness.placement import time_side
 from warpsmith_harness.problems import CandidateProblem, place, summary
 from warpsmith_harness.protocol import Channel, ChannelClosed, Message
 from warpsmith_harness.refusals import is_refusal
+from warpsmith_harness.seal import seal
 from warpsmith_harness.threads import all_threads
 from warpsmith_harness.timing import Arena, Stopwatch, Turn, make_stopwatch
 from warpsmith_harness.trace import device_activity, launches, ownership
@@ -94,6 +95,7 @@ class Worker:
 
     def serve(self) -> int:
         """Answer until the parent is gone. What the candidate raises becomes the answer."""
+        check_seal, send = seal(), self._channel.send
         while True:
             try:
                 request, descriptors = self._channel.receive_with_descriptors()
@@ -107,7 +109,8 @@ class Worker:
             except Exception as error:
                 refused = bool(request.get("refusable")) and is_refusal(error, self._task.device)
                 answer = {"problem": _describe(error, self._folder, refused)}
-            self._channel.send({**answer, "id": request["id"]})
+            check_seal()
+            send({**answer, "id": request["id"]})
 
     def _load(self, request: Message) -> Message:
         """Bind the kernels and build the candidate from ``folder``, on ``threads`` threads."""

@@ -148,7 +148,7 @@ def _become_worker(task: Any, options: Dict[str, Any], request: Message, descrip
         os.dup2(log, 1)
         os.dup2(log, 2)
         _close_all_but((0, 1, 2, channel))
-        os.environ.clear()
+        startup.forget_environment()
         os.environ.update(options["environment"])
         worker_options = {"channel": channel, "cell": request["cell"], "spec": options["spec"]}
         if task is None or request["fresh"]:
