@@ -28,14 +28,15 @@ def best_of(attempts: Iterable[R]) -> R | None:
 
     Among attempts that no reward could be given, the last one: the agent went on from the others, and nothing else tells.
 
-    Where the same files were judged more than once, the last full verdict counts, else the last one; but one without a
-    reward, because the machine was disturbed, never takes the place of one that has it.
+    Where the same code was judged more than once, be it with other comments or laid out anew, the last full verdict
+    counts, else the last one: who measures often enough must not be given the luckiest time. But one without a reward,
+    because the machine was disturbed, never takes the place of one that has it.
     """
-    latest: dict[frozenset[tuple[str, str]], R] = {}
+    latest: dict[object, R] = {}
     for judged in attempts:
-        files = frozenset(judged.files.items())
-        if files not in latest or _replaces(judged.verdict, latest[files].verdict):
-            latest[files] = judged
+        code = judged.verdict.source_sha256 or frozenset(judged.files.items())
+        if code not in latest or _replaces(judged.verdict, latest[code].verdict):
+            latest[code] = judged
     correct = [judged for judged in latest.values() if judged.verdict.correct]
     rewarded = [judged for judged in correct if judged.verdict.reward is not None]
     return max(rewarded, key=lambda judged: _rank(judged.verdict), default=correct[-1] if correct else None)

@@ -12,6 +12,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -20,6 +21,7 @@ from sandbox.crew import Crew
 from sandbox.errors import EnvironmentFault, machine_fault
 from sandbox.isolation import Isolation
 from sandbox.judge_limits import JudgeLimits
+from sandbox.likeness import likeness
 from sandbox.looking.study import Study
 from sandbox.machine.scratch import scratch_folder
 from sandbox.original import OperatorTime, OriginalProfile
@@ -235,7 +237,8 @@ class Judge:
         trial = self._twice(attempt, progress)
         crew.rest()
         self._describe(crew)
-        return trial.verdict(self._identity(crew), digest(files), self.environment)
+        verdict = trial.verdict(self._identity(crew), digest(files), self.environment)
+        return replace(verdict, source_sha256=likeness(files))
 
     def _twice(self, work: Callable[[bool], T], progress: Progress) -> T:
         """Do ``work``, told whether it is the first time; again where a process was lost or memory could not be shared.

@@ -268,6 +268,8 @@ class Verdict:
         candidate_sha256: Hash over the judged files (paths and contents).
         environment: Device, sm, driver, torch, cuda, isolation and whatever else the times depend on.
         reason: One sentence a person can act on, naming whose fault it is.
+        source_sha256: Hash over what those files say, the same where comments and layout alone differ; empty where it is
+            not known.
     """
 
     tier: Tier
@@ -282,6 +284,7 @@ class Verdict:
     reason: str
     seconds: Seconds = field(default_factory=Seconds)
     task_check: TaskCheck | None = None
+    source_sha256: str = ""
 
     @property
     def correct(self) -> bool:
@@ -292,8 +295,8 @@ class Verdict:
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form, schema ``warpsmith.verdict/1``."""
         data = asdict(self)
-        sha = data.pop("candidate_sha256")
-        return {"schema": SCHEMA, **data, "candidate": {"sha256": sha}}
+        candidate = {"sha256": data.pop("candidate_sha256"), "source_sha256": data.pop("source_sha256")}
+        return {"schema": SCHEMA, **data, "candidate": candidate}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Verdict:
@@ -328,6 +331,7 @@ class Verdict:
             reason=data["reason"],
             seconds=_known(Seconds, data["seconds"]),
             task_check=_task_check(data["task_check"]) if data.get("task_check") else None,
+            source_sha256=data["candidate"].get("source_sha256", ""),
         )
 
 

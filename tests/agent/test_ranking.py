@@ -26,7 +26,9 @@ class Attempt:
     verdict: Verdict
 
 
-def attempt(file: str, tier: Tier, reward: Reward | None, ratio: float, *, correct: bool = True) -> Attempt:
+def attempt(
+    file: str, tier: Tier, reward: Reward | None, ratio: float, *, correct: bool = True, code: str = ""
+) -> Attempt:
     profile = ProfileReport(1.0, 1.0, {}, {"eager": Speedup(ratio, ratio, ratio)}, 1.0, {})
     return Attempt(
         {"kernels/k.cu": file},
@@ -41,6 +43,7 @@ def attempt(file: str, tier: Tier, reward: Reward | None, ratio: float, *, corre
             profile=profile,
             reward=reward,
             reason="",
+            source_sha256=code,
         ),
     )
 
@@ -59,6 +62,8 @@ def attempt(file: str, tier: Tier, reward: Reward | None, ratio: float, *, corre
         ([attempt("a", "full", None, 0.0), attempt("a", "quick", 3, 1.9)], 1),
         ([attempt("a", "quick", None, 0.0), attempt("b", "quick", None, 0.0)], 1),
         ([attempt("a", "quick", 1, 0.8), attempt("b", "quick", None, 0.0)], 0),
+        ([attempt("a", "quick", 3, 1.9, code="1"), attempt("b", "quick", 1, 1.0, code="1")], 1),
+        ([attempt("a", "quick", 3, 1.9, code="1"), attempt("b", "quick", 1, 1.0, code="2")], 0),
     ],
 )
 def test_the_best(attempts: list[Attempt], best: int | None) -> None:
