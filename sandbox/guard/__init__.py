@@ -1,7 +1,7 @@
 """The static guard: reads what a candidate wrote, and says what must not be there, before anything of it runs.
 
-It sees what is written plainly. What hides (preprocessor tricks, work after the return, results kept in device memory) is
-for the guards that watch the candidate run.
+Of kernel files it reads what the preprocessor left of them and what their objects ask for; text alone can hide a name. Work
+after the return and results kept in device memory are for the guards that watch the candidate run.
 """
 
 from __future__ import annotations
@@ -10,13 +10,15 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from sandbox.build.inspection import Inspection
 from sandbox.build.sources import FOLDER, HEADER_SUFFIXES, SOURCE_SUFFIXES
 from sandbox.guard.candidate import CandidateFile
 from sandbox.guard.findings import Findings, Source, conclude
 from sandbox.guard.flow import check_flow
 from sandbox.guard.hygiene import check_hygiene
-from sandbox.guard.kernel_source import check_kernel_source
+from sandbox.guard.kernel_source import check_kernel_source, check_written, defined_names
 from sandbox.guard.names import POLICY_RULES
+from sandbox.guard.symbols import check_symbols, unsaid
 from sandbox.task import TaskSpec
 from sandbox.verdict import Finding, GuardReport
 
@@ -25,17 +27,20 @@ __all__ = ["check_source"]
 _LARGEST_FILE = 1024**2
 
 
-def check_source(candidate: Path, spec: TaskSpec) -> GuardReport:
+def check_source(candidate: Path, spec: TaskSpec, inspection: Inspection | None = None) -> GuardReport:
     """Look at a candidate's Python file and kernel files.
 
     Args:
         candidate: The workspace: it holds ``spec.candidate_file`` and ``kernels/``.
         spec: The task; its policy decides whether torch may compute.
+        inspection: What compiling the kernel files showed of them, where they were compiled.
 
     Returns:
         Findings with file, line, code and reason; those that reject come first.
     """
-    found = [*_check_python(candidate, spec), *_check_kernels(candidate / FOLDER)]
+    seen = inspection or Inspection()
+    found = [*_check_python(candidate, spec), *_check_kernels(candidate / FOLDER, seen)]
+    found += unsaid(check_symbols(seen), found)
     if spec.policy == "library-ok":
         found = [finding for finding in found if finding.rule not in POLICY_RULES]
     return conclude(found)
@@ -81,12 +86,27 @@ def _embedded(tree: ast.Module) -> Iterator[tuple[ast.AST, str]]:
             yield node, text
 
 
-def _check_kernels(folder: Path) -> list[Finding]:
+def _check_kernels(folder: Path, seen: Inspection) -> list[Finding]:
+    """Look at every kernel file: at what the preprocessor left of it, or at its text where it was not compiled."""
+    files = {f"{FOLDER}/{path.relative_to(folder).as_posix()}": path for path in _kernel_files(folder)}
+    texts = {file: path.read_text(encoding="utf-8", errors="replace") for file, path in files.items()}
+    left = {file: [each.text for each in seen.texts if each.file == file] for file in files}
+    cuda = {file: path.suffix != ".cpp" for file, path in files.items()}
+    own = {
+        name for file in files for text in left[file] or [texts[file]] for name in defined_names(text, cuda=cuda[file])
+    }
     found: list[Finding] = []
-    for path in sorted(folder.rglob("*")):
-        if path.suffix in HEADER_SUFFIXES | SOURCE_SUFFIXES and path.is_file() and not path.is_symlink():
-            text = path.read_text(encoding="utf-8", errors="replace")
-            findings = Findings(Source(f"{FOLDER}/{path.relative_to(folder).as_posix()}", text))
-            check_kernel_source(text, findings, cuda=path.suffix != ".cpp")
-            found += findings.report()
+    for file, text in texts.items():
+        findings = Findings(Source(file, text))
+        for each in left[file] or [text]:
+            check_kernel_source(each, findings, cuda=cuda[file], own=own)
+        check_written(text, findings)
+        found += findings.report()
     return found
+
+
+def _kernel_files(folder: Path) -> list[Path]:
+    kinds = HEADER_SUFFIXES | SOURCE_SUFFIXES
+    return [
+        path for path in sorted(folder.rglob("*")) if path.suffix in kinds and path.is_file() and not path.is_symlink()
+    ]

@@ -52,7 +52,11 @@ UNMISTAKABLE = _by_word(
 CALLED = _by_word(
     ("process", _PROCESS, "system fork clone kill raise signal syscall"),
     ("process", "a launcher does not wait", "sleep usleep nanosleep"),
-    ("process-exit", "return an error code instead", "exit _exit _Exit quick_exit abort terminate"),
+    (
+        "process-exit",
+        "return an error code instead",
+        "exit _exit _Exit quick_exit abort terminate atexit at_quick_exit on_exit",
+    ),
     ("file-access", _FILES, "open creat read write unlink rename remove ioctl pipe dup2"),
 )
 """Functions that count where they are called and not defined in the same file: rule and reason."""
@@ -82,13 +86,19 @@ class Pattern(NamedTuple):
 
 PATTERNS = (
     Pattern("process", _PROCESS, re.compile(r"\bstd\s*::\s*(?:thread|jthread|async)\b")),
-    Pattern("process", _ALONE, re.compile(r"\basm\b[^;]{0,2000}\"[^\"\n]*\b(?:syscall|sysenter|int\s+\$?0x80)\b")),
-    Pattern("file-access", "the assembler may not read files", re.compile(r'"[^"\n]*\.\s*(?:incbin|include)\b')),
     Pattern("file-access", _FILES, re.compile(r'"[^"\n]*/(?:proc|etc|dev|sys|tmp|home|root|var)/')),
     Pattern(
         "runs-at-load",
         "code runs when it is called, not when it is loaded",
-        re.compile(r"__attribute__\s*\(\(\s*\w*constructor\w*|\[\[\s*gnu\s*::\s*constructor|\.(?:pre)?init_array"),
+        re.compile(
+            r"__attribute(?:__)?\s*\(\([^;{}]{0,200}?\b_*(?:con|de)structor|\[\[[^\]]{0,200}?\b(?:con|de)structor"
+            r"|\.(?:pre)?(?:init|fini)_array"
+        ),
+    ),
+    Pattern(
+        "assembly",
+        "code and data stay where the compiler puts them",
+        re.compile(r"\b_*section_*\s*\(\s*\""),
     ),
     Pattern(
         "stream", "works on a stream of its own", re.compile(r"\bcudaStream(?:Create\w*|PerThread|Legacy)\b"), "label"
@@ -113,6 +123,21 @@ PATTERNS = (
     ),
 )
 """Texts that count wherever they stand in the code."""
+
+ASSEMBLY = (
+    Pattern("process", _ALONE, re.compile(r"\b(?:syscall|sysenter|svc|int\s+\$?0x80)\b")),
+    Pattern("file-access", "the assembler may not read files", re.compile(r"\.\s*(?:incbin|include)\b")),
+    Pattern(
+        "assembly",
+        "an assembler block computes; it defines no data, sections, symbols or macros",
+        re.compile(
+            r"(?:\A|[\n;{]|\\n|\\t)\s*(?:[\w.$]+:\s*)?\.(?:byte|short|hword|value|word|[248]byte|long|quad|octa|asci[iz]|string\w*|fill"
+            r"|zero|space|skip|section|pushsection|popsection|previous|text|globl|symver|weakref|type|set|equ|macro|altmacro|rept|irpc?"
+            r"|insn|inst)\b"
+        ),
+    ),
+)
+"""Texts that count in what is given to the assembler."""
 
 OTHER_LIBRARY_CALL = re.compile(
     r"\bcudnn(?:Softmax|BatchNormalization|Normalization|Pooling|Activation|LRN|Dropout|RNN|MultiHeadAttn)\w*"

@@ -60,7 +60,7 @@ static std::vector<int> kept(3);
 extern "C" int f(int n) { return kept[n]; }
 """
     assert symbols(build({"f.cpp": honest})).at_load == 0
-    hook = "__attribute__((constructor)) static void g() {}\n"
+    hook = "int ready;\n__attribute__((constructor)) static void g() { ready = 1; }\n"
     assert symbols(build({"f.cpp": hook + honest})).at_load == 1
 
 
