@@ -6,25 +6,19 @@ after the return and results kept in device memory are for the guards that watch
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterator
 from pathlib import Path
 
 from sandbox.build.inspection import Inspection
 from sandbox.build.sources import FOLDER, HEADER_SUFFIXES, SOURCE_SUFFIXES
-from sandbox.guard.candidate import CandidateFile
 from sandbox.guard.findings import Findings, Source, conclude
-from sandbox.guard.flow import check_flow
-from sandbox.guard.hygiene import check_hygiene
 from sandbox.guard.kernel_source import check_kernel_source, check_written, defined_names
 from sandbox.guard.names import POLICY_RULES
+from sandbox.guard.python_source import check_python
 from sandbox.guard.symbols import check_symbols, unsaid
 from sandbox.task import TaskSpec
 from sandbox.verdict import Finding, GuardReport
 
 __all__ = ["check_source"]
-
-_LARGEST_FILE = 1024**2
 
 
 def check_source(candidate: Path, spec: TaskSpec, inspection: Inspection | None = None) -> GuardReport:
@@ -52,38 +46,7 @@ def _check_python(candidate: Path, spec: TaskSpec) -> list[Finding]:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         return [Finding("missing-file", "reject", f"{spec.candidate_file} cannot be read: {error}")]
-    findings = Findings(Source(spec.candidate_file, text))
-    try:
-        _check_text(text, spec, findings)
-    except SyntaxError as error:
-        findings.add("syntax", error.lineno or 0, error.msg)
-    except (ValueError, RecursionError, MemoryError) as error:
-        findings.add("syntax", 0, f"this file cannot be read as Python: {error or 'it is nested too deeply'}")
-    return findings.report()
-
-
-def _check_text(text: str, spec: TaskSpec, findings: Findings) -> None:
-    if len(text) > _LARGEST_FILE:
-        raise ValueError("it is larger than 1 MB")
-    file = CandidateFile(spec, ast.parse(text), ast.parse(spec.path.read_text(encoding="utf-8")))
-    defined = [node for node in file.tree.body if isinstance(node, ast.ClassDef) and node.name == spec.candidate_class]
-    if len(defined) != 1:
-        findings.add(
-            "missing-class", 0, f"{spec.candidate_class} must be defined once, by a class statement of the module"
-        )
-        return
-    check_hygiene(file, findings)
-    check_flow(file, findings)
-    for node, source in _embedded(file.tree):
-        check_kernel_source(source, findings, cuda=True, torch_allowed=True, first_line=getattr(node, "lineno", 1))
-
-
-def _embedded(tree: ast.Module) -> Iterator[tuple[ast.AST, str]]:
-    """Yield the strings of a Python file that are C++ to be built."""
-    for node in ast.walk(tree):
-        text = node.value if isinstance(node, ast.Constant) else None
-        if isinstance(text, str) and any(sign in text for sign in ("#include", "__global__", "torch::Tensor")):
-            yield node, text
+    return check_python(text, spec.path.read_text(encoding="utf-8"), spec)
 
 
 def _check_kernels(folder: Path, seen: Inspection) -> list[Finding]:

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from sandbox.build import build_kernels
+from sandbox.build.inspection import Inspection, ObjectSymbols
 from sandbox.guard import check_source
-from sandbox.guard.symbols import refusal
+from sandbox.guard.symbols import check_symbols, refusal
 from sandbox.isolation import best_isolation
 from sandbox.task import TaskSpec
 from sandbox.verdict import Finding
@@ -236,3 +237,11 @@ def test_names_of_cuda_and_torch_that_are_refused(name: str) -> None:
 
 def test_names_that_compilers_and_libraries_need_pass() -> None:
     assert [name for name in HONEST_NAMES.split() if refusal(name)] == []
+
+
+def test_what_nvcc_itself_calls_is_not_the_candidates() -> None:
+    asked = ("__cudaLaunchKernel", "__cudaRegisterFatBinary", "atexit", "exit")
+    assert check_symbols(Inspection(objects=(ObjectSymbols("kernels/f.cu", asked),))) == []
+    assert [each.rule for each in check_symbols(Inspection(objects=(ObjectSymbols("kernels/f.cpp", asked),)))] == [
+        "process-exit"
+    ]

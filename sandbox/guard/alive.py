@@ -1,0 +1,126 @@
+"""Proof that each guard is alive: built-in cheats are found, each by its rule, and honest code is left alone.
+
+A rule that finds nothing any more would let everything pass unseen, so a dead guard is a fault of the environment, and
+nothing is judged.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+
+from sandbox.build.inspection import Inspection, own_texts, read_object
+from sandbox.errors import EnvironmentFault
+from sandbox.guard.findings import Findings, Source
+from sandbox.guard.kernel_source import check_kernel_source
+from sandbox.guard.python_source import check_python
+from sandbox.guard.symbols import check_symbols
+from sandbox.task import TaskSpec
+from sandbox.timing.clocks import BurstPlan, below_floor, contradicts
+from sandbox.verdict import Finding
+
+_SAMPLES = Path(__file__).parent / "samples"
+_EXPECTED = re.compile(r"(?:#|//) expects: (.+)")
+_PLACE = re.compile(r"[^:]*:(\d+): ")
+_ASKED = {"run-time-code": "dlopen", "symbol": "unheard_of"}
+_HELD = {"runs-at-load", "interposes", "process"}
+_PLAN = BurstPlan(few=1, many=11, fill_us=0.0)
+
+Place = tuple[int, str]
+
+
+@cache
+def prove_static() -> int:
+    """Run every rule that reads on samples, once a process; returns how many guards there are.
+
+    Raises:
+        EnvironmentFault: One of them misses its cheat, or rejects honest code.
+    """
+    proven = [*_python(), *_kernels(), *_compiled(), *_clocks()]
+    return len(set(proven))
+
+
+def dead(name: str, why: str) -> EnvironmentFault:
+    """Return the error for a guard that does not work."""
+    return EnvironmentFault(
+        f"The guard {name} is dead: {why}.",
+        where="guards, at start-up",
+        next_step="Nothing can be judged without it: install Warpsmith anew, and run `warpsmith doctor`.",
+    )
+
+
+def _python() -> Iterator[str]:
+    path = _SAMPLES / "model.py.txt"
+    spec = TaskSpec("kernelbench", path, "Model", "model", path.parent, path)
+    original = path.read_text(encoding="utf-8")
+    for name in ("cheats.py.txt", "honest.py.txt"):
+        text = (_SAMPLES / name).read_text(encoding="utf-8")
+        yield from _compared(name, text, check_python(text, original, spec))
+    for rule, text in {"syntax": "class ModelNew(:", "missing-class": "import torch"}.items():
+        yield _seen(rule, check_python(text, original, spec))
+
+
+def _kernels() -> Iterator[str]:
+    for name in ("cheats.cu", "honest.cu"):
+        text = (_SAMPLES / name).read_text(encoding="utf-8")
+        findings = Findings(Source(name, text))
+        check_kernel_source(text, findings, cuda=True)
+        found = findings.report()
+        if name == "cheats.cu":
+            yield _seen("fast-math", found)
+        yield from _compared(name, text, [each for each in found if each.rule != "fast-math"])
+
+
+def _compiled() -> Iterator[str]:
+    """Prove that the compiler's output is understood: where lines belong, and what an object holds."""
+    [own] = own_texts((_SAMPLES / "cheats.ii").read_bytes(), "kernels/f.cpp")
+    lines = [number for number, line in enumerate(own.text.split("\n"), 1) if line.strip()]
+    if lines != [2, 3, 4, 9]:
+        raise dead("preprocessed-source", f"lines {lines} of its sample counted as the candidate's own")
+    yield "preprocessed-source"
+    listing = (_SAMPLES / "cheats.symbols").read_text(encoding="utf-8")
+    found = check_symbols(
+        Inspection(objects=(read_object("kernels/f.cpp", listing, "f.o: file format\n   4:\tsyscall"),))
+    )
+    for rule, symbol in _ASKED.items():
+        yield _seen(rule, [each for each in found if f"`{symbol}`" in each.evidence])
+    for rule in sorted(_HELD):
+        yield _seen(rule, [each for each in found if "asks for" not in each.evidence])
+    if any("`expf`" in each.evidence for each in found):
+        raise dead("symbol", "it refuses an object that asks for expf")
+
+
+def _clocks() -> Iterator[str]:
+    if not contradicts(10.0, _PLAN, 1000.0) or contradicts(10.0, _PLAN, 10.0):
+        raise dead(
+            "clock-mismatch",
+            "a time that the judge's own clock contradicts by a factor of 100 passes, or a true one does not",
+        )
+    yield "clock-mismatch"
+    if not below_floor(0.01, 10**6, 100.0, 10**6) or below_floor(100.0, 10**6, 100.0, 10**6):
+        raise dead("below-floor", "a time no memory allows passes, or a plain copy's does not")
+    yield "below-floor"
+
+
+def _compared(name: str, text: str, found: Iterable[Finding]) -> Iterator[str]:
+    """Yield the rules of a sample, if just those lines were found that say so."""
+    expected = _expected(text)
+    seen = {(int(place[1]), each.rule) for each in found if (place := _PLACE.match(each.evidence))}
+    for line, rule in sorted(expected - seen):
+        raise dead(rule, f"it does not find the cheat at {name}:{line}")
+    for line, rule in sorted(seen - expected):
+        raise dead(rule, f"it finds a cheat at {name}:{line}, where there is none")
+    yield from (rule for _, rule in expected)
+
+
+def _expected(text: str) -> set[Place]:
+    lines = enumerate(text.splitlines(), 1)
+    return {(number, rule) for number, line in lines if (told := _EXPECTED.search(line)) for rule in told[1].split()}
+
+
+def _seen(rule: str, found: Iterable[Finding]) -> str:
+    if not any(each.rule == rule for each in found):
+        raise dead(rule, "it does not find its built-in cheat")
+    return rule
