@@ -40,7 +40,7 @@ class Settings:
     python: str = ""
     """The project's interpreter; empty for the active virtual environment, else ours."""
     isolation: str = ""
-    """Weakest isolation to accept: namespaces or limits; empty for the best there is."""
+    """Weakest isolation to accept: namespaces, bubblewrap or limits; or docker; empty for the best there is but for that."""
     home: Path = Path(platformdirs.user_data_dir("warpsmith"))
     """Where sessions are kept."""
     cache: Path = Path(platformdirs.user_cache_dir("warpsmith"))

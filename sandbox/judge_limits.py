@@ -45,7 +45,7 @@ class JudgeLimits:
         call_seconds: One request to the candidate, beyond what the reference took for the same.
         memory_bytes: Memory of a worker beside its share of the task's tensors.
         processes: Processes and threads of a worker.
-        file_bytes: Largest file a worker may write.
+        file_bytes: Largest file a worker may write; of all of them together it may write twice as much.
         device_memory: Bytes to take the device's memory for, to judge as on a smaller device; 0 for all of it.
     """
 

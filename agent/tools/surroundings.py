@@ -11,7 +11,7 @@ from sandbox.errors import EnvironmentFault
 from sandbox.isolation import Cell, Limits, interpreter_paths
 from sandbox.workspace import Workspace
 
-_LIMITS = Limits(processes=2048, file_bytes=4 * 1024**3, open_files=8192)
+_LIMITS = Limits(processes=2048, file_bytes=4 * 1024**3, disk_bytes=16 * 1024**3, open_files=8192)
 
 
 def shell_cell(workspace: Workspace) -> Cell:

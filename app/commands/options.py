@@ -59,7 +59,7 @@ def add_machine_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--device", help="auto, cuda, cuda:N or cpu")
     group.add_argument("--python", metavar="PATH", help="your project's interpreter or virtual environment")
     group.add_argument(
-        "--isolation", metavar="LEVEL", help="weakest isolation to accept: namespaces or limits; or docker"
+        "--isolation", metavar="LEVEL", help="weakest isolation to accept: namespaces, bubblewrap or limits; or docker"
     )
     group.add_argument("--home", metavar="DIR", help="where sessions are kept")
     group.add_argument("--cache", metavar="DIR", help="where compiled kernels are kept")

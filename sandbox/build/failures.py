@@ -30,7 +30,7 @@ def errors_of(outcome: Outcome, seconds: float) -> list[Diagnostic]:
     """Explain each file that did not compile, else why the library did not link."""
     failed = {file: each for file, each in outcome.compiled.items() if each.data is None}
     if outcome.killed and not any(each.log.strip() for each in failed.values()):
-        return [Diagnostic(FOLDER, 0, "The compilers were killed, most likely for using too much memory.")]
+        return [Diagnostic(FOLDER, 0, "The compilers were killed, most likely for using too much memory, or disk.")]
     if outcome.timed_out:
         message = (
             f"Compiling took longer than {seconds:.0f} s; use fewer template instances, or smaller unrolled loops."

@@ -22,6 +22,7 @@ from sandbox.isolation import Cell, CellProcess, Isolation, Limits
 from sandbox.processes import family, wake
 
 LARGEST_FILE = 64 * 1024**2
+_MOST_DISK = 4 * 1024**3
 """Bytes that a compiler may write into one file, its messages included."""
 
 _AGE = 10**9
@@ -84,8 +85,8 @@ def ran_out_of_time(status: int) -> bool:
 
 
 def was_killed(status: int) -> bool:
-    """Whether an exit status is that of a run which somebody killed, or its memory limit."""
-    return status == -signal.SIGKILL
+    """Whether an exit status is that of a run which somebody killed, or its limit of memory or of disk."""
+    return status in (-signal.SIGKILL, -signal.SIGXFSZ)
 
 
 def last_words(folder: Path) -> str:
@@ -137,5 +138,5 @@ def _cell(target: Target, folder: Path, seconds: float) -> Cell:
         writable=(folder,),
         cwd=folder,
         env={"PATH": path, "LC_ALL": "C"},
-        limits=Limits(seconds, memory, processes=256, file_bytes=LARGEST_FILE, open_files=1024),
+        limits=Limits(seconds, memory, processes=256, file_bytes=LARGEST_FILE, disk_bytes=_MOST_DISK, open_files=1024),
     )

@@ -26,6 +26,8 @@ class Limits:
         memory_bytes: Memory of the cell where a control group can be had, of each of its processes otherwise.
         processes: Processes and threads.
         file_bytes: The largest file that can be written.
+        disk_bytes: What its writable folders may grow by together; looked at a few times a second, and over it all of it is
+            killed and ends by ``SIGXFSZ``.
         open_files: Descriptors of one process.
         sparse: Whether it maps far more memory than it uses, as a sanitizer does; then only what it uses is bounded.
     """
@@ -34,6 +36,7 @@ class Limits:
     memory_bytes: int | None = None
     processes: int | None = None
     file_bytes: int | None = None
+    disk_bytes: int | None = None
     open_files: int | None = None
     sparse: bool = False
 
@@ -77,11 +80,11 @@ class Isolation(Protocol):
 
     @property
     def name(self) -> str:
-        """``namespaces``, ``limits`` or ``docker``."""
+        """``docker``, ``namespaces``, ``bubblewrap`` or ``limits``."""
 
     @property
     def description(self) -> str:
-        """What it does and does not keep a cell from, in a sentence for people."""
+        """What it keeps away from a cell, and what it leaves open, in a sentence or two for people."""
 
     def popen(self, argv: Sequence[str], cell: Cell, **pipes: Any) -> CellProcess:
         """Start ``argv`` in a cell; returns once it is isolated. ``pipes`` are stdin, stdout and stderr of ``Popen``.

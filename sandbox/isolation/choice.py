@@ -7,15 +7,24 @@ import subprocess
 from pathlib import Path
 
 from sandbox.errors import EnvironmentFault, UsageError
+from sandbox.isolation.bubblewrap import Bubblewrap
 from sandbox.isolation.cell import Cell, Isolation
 from sandbox.isolation.docker import Docker
 from sandbox.isolation.limits import ResourceLimits
 from sandbox.isolation.namespaces import Namespaces
 
-_LADDER: dict[str, type[Namespaces | ResourceLimits]] = {"namespaces": Namespaces, "limits": ResourceLimits}
+_LADDER: dict[str, type[Namespaces | Bubblewrap | ResourceLimits]] = {
+    "namespaces": Namespaces,
+    "bubblewrap": Bubblewrap,
+    "limits": ResourceLimits,
+}
+LEVELS = ("docker", *_LADDER)
+"""What ``--isolation`` takes: containers are used where they are asked for, the others from the strongest down."""
+
 _HOW_TO_ALLOW = (
     "Allow user namespaces (on Ubuntu 24.04: sysctl kernel.apparmor_restrict_unprivileged_userns=0), or accept less with "
-    "--isolation limits."
+    "--isolation bubblewrap (on Ubuntu 24.04: install bubblewrap and apparmor-profiles, and load the profile "
+    "bwrap-userns-restrict with apparmor_parser) or --isolation limits."
 )
 
 
@@ -35,7 +44,7 @@ def best_isolation(minimum: str | None = None) -> Isolation:
     """Return the strongest isolation this machine allows, or containers where those are asked for.
 
     Args:
-        minimum: The weakest to accept, ``namespaces`` or ``limits``, or ``docker``; None or empty for the best there is.
+        minimum: The weakest to accept, one of ``LEVELS``; None or empty for the best there is but for containers.
 
     Raises:
         UsageError: ``minimum`` is no isolation.
@@ -44,7 +53,7 @@ def best_isolation(minimum: str | None = None) -> Isolation:
     if minimum == "docker":
         return _containers()
     if minimum and minimum not in _LADDER:
-        raise UsageError(f"There is no isolation '{minimum}'.", next_step=f"Choose from: {', '.join(_LADDER)}, docker.")
+        raise UsageError(f"There is no isolation '{minimum}'.", next_step=f"Choose from: {', '.join(LEVELS)}.")
     refusals: list[str] = []
     for name, level in _LADDER.items():
         reason = probe(name)

@@ -30,6 +30,7 @@ from docker.types import DeviceRequest, LogConfig, Mount, Ulimit
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "harness"))
 
+from warpsmith_harness.disk import DiskWatch
 from warpsmith_harness.isolate import REFUSED
 from warpsmith_harness.private_root import plan
 
@@ -38,10 +39,11 @@ IMAGE = f"warpsmith-cell:1-{os.getuid()}"
 LABEL = "warpsmith.process"
 _DOCKERFILE = Path(__file__).with_name("Dockerfile")
 _FOLDERS = ("usr", "etc", "tmp", "proc", "sys", "dev", "run", "root", "var/tmp", "sbin")
-_FATAL = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGALRM)
+_FATAL = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGALRM, signal.SIGXFSZ)
 _SIGNALS_FROM = 128
 _REMOVAL_SECONDS = 20.0
 _STDERR = 2
+_LOOK_SECONDS = 0.25
 
 
 def main(cell_fd: int, lifeline: int, argv: list[str]) -> NoReturn:
@@ -66,6 +68,7 @@ def main(cell_fd: int, lifeline: int, argv: list[str]) -> NoReturn:
         signal.setitimer(signal.ITIMER_REAL, cell["limits"].get("seconds") or 0)
         _beside(_watch, lifeline)
         _beside(_feed, stream)
+        _beside(_bound, cell)
         _pass_output(stream)
         status = int(container.wait(timeout=60)["StatusCode"])
     except _Stopped as stopped:
@@ -249,6 +252,15 @@ def _watch(lifeline: int) -> None:
     """Stop this process when the lifeline ends, even while nobody takes what it passes on."""
     os.read(lifeline, 1)
     os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _bound(cell: dict[str, Any]) -> None:
+    """Stop this process when more was written than the cell may."""
+    disk = DiskWatch(cell["writable"], cell["limits"].get("disk_bytes"))
+    while disk.needed and not disk.exceeded():
+        time.sleep(_LOOK_SECONDS)
+    if disk.needed:
+        os.kill(os.getpid(), signal.SIGXFSZ)
 
 
 def _pass_output(stream: socket.socket) -> None:

@@ -1,9 +1,10 @@
-"""Isolation by resource limits and, where the kernel has it, Landlock: for machines that refuse namespaces."""
+"""Isolation by resource limits and, where the kernel has them, Landlock and seccomp: for machines that refuse namespaces."""
 
 from __future__ import annotations
 
 import ctypes
 import functools
+import platform
 import stat
 from pathlib import Path
 
@@ -13,20 +14,21 @@ from sandbox.isolation.users import new_user
 
 
 class ResourceLimits(LocalIsolation):
-    """A session, resource limits, Landlock and, as root where the paths allow it, another user; the rest is shared."""
+    """A session, limits, Landlock, seccomp and, as root where the paths allow it, another user; the rest is shared."""
 
     name = "limits"
 
     @property
     def description(self) -> str:
-        """What is and is not kept from a cell here, which depends on the kernel's Landlock."""
-        version = _landlock_version()
-        always = "limited memory, processes and time, and everything a cell started is killed with it"
-        if version == 0:
-            return f"WEAK: {always}; but it can read every file its user can read, and reach the network."
-        network = "UDP" if version >= 4 else "the network"
-        files = "only files the task needs can be opened"
-        return f"WEAK: {always}, and {files}; but it sees other processes, and can reach {network}."
+        """What is and is not kept from a cell here, which depends on the kernel's Landlock and seccomp."""
+        version, filtered = _landlock_version(), _takes_filters()
+        kept = ["dangerous system calls and the network"] if filtered else ["TCP"] if version >= 4 else []
+        kept += ["other files' contents"] if version else []
+        left = ["names and permissions of files, other processes' names" if version else "every file of this user"]
+        left += ["services of this machine to GPU cells"] if filtered else ["UDP" if version >= 4 else "the network"]
+        left += ["signals to this user's processes"] if version < 6 else []
+        bounded = "bounds memory, processes, files and time"
+        return f"WEAK: {bounded}{', keeps away ' if kept else ''}{', '.join(kept)}; leaves open {', '.join(left)}."
 
     def _user(self, cell: Cell, /) -> int | None:
         paths = [path for path in (*cell.readable, *cell.writable, cell.cwd) if path.exists()]
@@ -40,6 +42,12 @@ class ResourceLimits(LocalIsolation):
 def _landlock_version() -> int:
     """Ask the kernel for the version of its Landlock interface; 0 is none."""
     return max(0, int(ctypes.CDLL(None).syscall(444, None, ctypes.c_size_t(0), ctypes.c_uint32(1))))
+
+
+@functools.cache
+def _takes_filters() -> bool:
+    """Whether seccomp is there, and a filter for this processor (``warpsmith_harness.seccomp``)."""
+    return platform.machine() in ("x86_64", "aarch64") and Path("/proc/sys/kernel/seccomp/actions_avail").exists()
 
 
 def _open_to_everyone(path: Path) -> bool:

@@ -11,24 +11,28 @@ from sandbox.isolation.cell import DEFAULT_ENV, Cell, CellProcess
 from sandbox.isolation.keys import secrets_in
 from sandbox.isolation.users import give_writable
 
-_ENTER = Path(__file__).with_name("enter.py")
+ENTER = Path(__file__).with_name("enter.py")
 
 
 class LocalIsolation:
-    """Base of the two isolations that are made of system calls only; they differ in their level."""
+    """Base of the isolations that need no service; they differ in their level."""
 
     name: str
 
     def popen(self, argv: Sequence[str], cell: Cell, **pipes: Any) -> CellProcess:
         """Start a program in a cell; see ``Isolation.popen``."""
         where = f"isolation {self.name}"
-        return wrapped.start(_ENTER, self.worker_cell(cell), argv, where=where, options=["-S"], **pipes)
+        return wrapped.start(ENTER, self._described(cell), argv, where=where, options=["-S"], **pipes)
 
     def kill(self, process: CellProcess) -> None:
         """Kill a cell with all its descendants and wait until they are gone."""
         wrapped.kill(process)
 
     def worker_cell(self, cell: Cell) -> dict[str, Any]:
+        """Return the cell for a forked worker; see ``Isolation.worker_cell``."""
+        return self._described(cell)
+
+    def _described(self, cell: Cell) -> dict[str, Any]:
         """Return the cell as JSON data, and give its writable folders to the user it will run as."""
         user = self._user(cell)
         give_writable(cell, user)

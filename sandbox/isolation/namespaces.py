@@ -12,8 +12,8 @@ class Namespaces(LocalIsolation):
 
     name = "namespaces"
     description = (
-        "Own file system (only what the task needs is visible), own processes, no network, no privileges, limited memory, "
-        "processes and time."
+        "Keeps away every file but the task's, other processes, the network, privileges and dangerous system calls, and bounds "
+        "memory, processes, files and time; leaves open what the kernel, which is shared, itself gets wrong."
     )
 
     def _user(self, _: Cell, /) -> int | None:

@@ -3,13 +3,15 @@
 ``enter`` turns the process that calls it into a stand-in and returns in a new process that is isolated:
 
     stand-in   the process the caller started and waits for; ends as the payload ended, and takes everything with it
-    └── init   reaps orphans; first process of the PID namespace (level ``namespaces``) or subreaper (level ``limits``)
+    └── init   reaps orphans; first process of the PID namespace, or subreaper (level ``limits``)
         └── payload   where ``enter`` returns
 
 Level ``namespaces`` gives the payload a root of its own (``private_root``), no network but an idle loopback, no view of other
 processes, no capability, and as root another user. Killing the stand-in kills all of it, however it was forked.
+Level ``bubblewrap`` gives it the same through that program, which executes another interpreter: for programs, not for workers.
 Level ``limits`` gives it a session, a user (as root, where the paths allow it), resource limits and, where the kernel has it,
-Landlock, which closes other files and TCP to it. It sees other processes, and can send by UDP.
+Landlock, which closes other files to it. It sees other processes.
+At every level seccomp refuses system calls that no kernel needs; at level ``limits`` with them every network.
 """
 
 # Paths are strings here, as the system calls take them.
@@ -18,6 +20,7 @@ Landlock, which closes other files and TCP to it. It sees other processes, and c
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import resource
 import select
@@ -28,8 +31,9 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any, NoReturn
 
-from warpsmith_harness import landlock, linux, private_root
+from warpsmith_harness import bubblewrap, landlock, linux, private_root, rights, seccomp
 from warpsmith_harness.control_group import ControlGroup
+from warpsmith_harness.disk import DiskWatch
 from warpsmith_harness.processes import count_tasks, kill_descendants, memory_of_descendants
 
 REFUSED = 125
@@ -40,6 +44,8 @@ _FATAL = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGALRM)
 _READY = "ready"
 _BOUNDED, _UNBOUNDED = b"+", b"-"
 _LOOK_SECONDS = 0.25
+_LONG = 1e6
+_PROGRAMS = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
 
 
 class IsolationRefused(OSError):
@@ -71,6 +77,7 @@ def enter(cell: dict[str, Any]) -> None:
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     ours = cell["level"] == "namespaces" and _leave_namespaces(standing)
+    linux.adopt_orphans()  # of init, if something kills that
     init = os.fork()
     if init:
         os.close(report)
@@ -78,11 +85,44 @@ def enter(cell: dict[str, Any]) -> None:
         _stand_in(init, reports, watch, cell)
     os.close(reports)
     os.close(watch)
+    if cell["level"] == "bubblewrap":
+        _execute_bubblewrap(cell, report, watched, standing[0])
+    _finish_entry(cell, report, watched, standing[0], in_own_namespace=ours)
+
+
+def _finish_entry(cell: dict[str, Any], report: int, watched: int, user: int, *, in_own_namespace: bool) -> None:
+    """Become init and fork the payload; returns in the payload."""
     with _reporting(report):
-        _become_init(cell, report, watched, standing[0], in_own_namespace=ours)
-        _become_payload(cell, standing[0], in_own_namespace=ours)
+        _become_init(cell, report, watched, user, in_own_namespace=in_own_namespace)
+        _become_payload(cell, user, in_own_namespace=in_own_namespace)
     _tell(report, _READY)
     os.close(report)
+
+
+def _execute_bubblewrap(cell: dict[str, Any], report: int, watched: int, user: int) -> NoReturn:
+    """Let bubblewrap make namespaces and root, and execute ``cell["inside"]``, where None stands for what ``go_on`` takes."""
+    with _reporting(report):
+        linux.signal_when_parent_dies(signal.SIGKILL)
+        os.close(cell["lifeline"])
+        state = os.memfd_create("state", 0)
+        errors = os.dup(2)
+        os.write(state, json.dumps([cell, report, watched, errors, user]).encode())
+        os.lseek(state, 0, os.SEEK_SET)
+        for descriptor in (report, watched, errors):
+            os.set_inheritable(descriptor, True)
+        inside = [str(state) if part is None else part for part in cell["inside"]]
+        command = [bubblewrap.PROGRAM, *bubblewrap.arguments(cell, user), *inside]
+        os.dup2(report, 2)  # its complaints are reports
+        os.execvpe(command[0], command, _PROGRAMS)  # noqa: S606  (there is no shell to want)
+
+
+def go_on(state: int) -> None:
+    """Return in a new process, the payload, after bubblewrap executed this one; ``state`` is the descriptor it was given."""
+    with os.fdopen(state) as file:
+        cell, report, watched, errors, user = json.load(file)
+    os.dup2(errors, 2)
+    os.close(errors)
+    _finish_entry(cell, report, watched, user, in_own_namespace=user != 0)
 
 
 def _leave_namespaces(standing: tuple[int, int]) -> bool:
@@ -117,6 +157,7 @@ def _stand_in(init: int, reports: int, watch: int, cell: dict[str, Any]) -> NoRe
             os.write(watch, _BOUNDED if group.bounds_memory else _UNBOUNDED)
         said = _await_line(reports, lifeline)
         if said == _READY:
+            signal.setitimer(signal.ITIMER_REAL, cell["limits"].get("seconds") or 0)
             if lifeline is not None:
                 os.write(lifeline, b"ready\n")
             _close_all_but(reports, watch, lifeline)
@@ -126,9 +167,8 @@ def _stand_in(init: int, reports: int, watch: int, cell: dict[str, Any]) -> NoRe
         _stop(init, cell, group)
         _end_by(stopped.number)
     kind, _, rest = said.partition(" ")
-    if kind == "error":
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        raise IsolationRefused(rest)
+    if kind in ("error", f"{bubblewrap.PROGRAM}:"):
+        raise IsolationRefused(said if kind != "error" else rest)
     _end_as(int(rest) if kind == "exit" else signal.SIGKILL)
 
 
@@ -143,7 +183,6 @@ def _end_on_signals(cell: dict[str, Any]) -> None:
     linux.set_dumpable(False)
     if cell.get("lifeline") is None:
         linux.signal_when_parent_dies(signal.SIGTERM)
-    signal.setitimer(signal.ITIMER_REAL, cell["limits"].get("seconds") or 0)
 
 
 def _await_line(reports: int, lifeline: int | None) -> str:
@@ -168,8 +207,11 @@ def _stop(init: int, cell: dict[str, Any], group: ControlGroup) -> None:
     for number in _FATAL:
         signal.signal(number, signal.SIG_IGN)
     with contextlib.suppress(ProcessLookupError):
-        os.kill(init, signal.SIGKILL if cell["level"] == "namespaces" else signal.SIGTERM)
+        os.kill(init, signal.SIGTERM if cell["level"] == "limits" else signal.SIGKILL)
     os.waitpid(init, 0)
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)  # raises where nothing is left, which is nearly always
+        kill_descendants()
     group.remove()
 
 
@@ -225,14 +267,14 @@ def _tell(report: int, line: str) -> None:
 
 def _become_init(cell: dict[str, Any], report: int, watched: int, user: int, *, in_own_namespace: bool) -> None:
     """Prepare what the payload will see, fork it and reap what it leaves. Returns only in the payload."""
-    namespaces = cell["level"] == "namespaces"
+    level = cell["level"]
     linux.set_dumpable(False)
-    linux.signal_when_parent_dies(signal.SIGKILL if namespaces else signal.SIGTERM)
+    linux.signal_when_parent_dies(signal.SIGTERM if level == "limits" else signal.SIGKILL)
     bounded = os.read(watched, 1)
     if not bounded:
         os._exit(REFUSED)  # the stand-in died before it could be watched
     scratch = None
-    if namespaces:
+    if level == "namespaces":
         # Not earlier: a new root becomes that of every process in the mount namespace, and the stand-in needs the old one.
         linux.unshare(linux.CLONE_NEWNS)
         linux.raise_loopback()
@@ -241,7 +283,7 @@ def _become_init(cell: dict[str, Any], report: int, watched: int, user: int, *, 
             # Another user namespace would give back capabilities, and with them more of the kernel to attack.
             with open("/proc/sys/user/max_user_namespaces", "w") as file:
                 file.write("0")
-    else:
+    elif level == "limits":
         linux.adopt_orphans()
         scratch = tempfile.mkdtemp(prefix="warpsmith-")
         cell["env"] = {"TMPDIR": scratch, "HOME": scratch, **cell["env"]}
@@ -250,17 +292,18 @@ def _become_init(cell: dict[str, Any], report: int, watched: int, user: int, *, 
     payload = os.fork()
     if payload:
         memory = cell["limits"].get("memory_bytes") if bounded == _UNBOUNDED else None
-        _reap(payload, report, scratch, memory)
+        folders = [*cell["writable"], *([scratch] if scratch else [])]
+        _reap(payload, report, scratch, memory, DiskWatch(folders, cell["limits"].get("disk_bytes")))
     os.close(watched)
 
 
-def _reap(payload: int, report: int, scratch: str | None, memory: int | None) -> NoReturn:
-    """Wait for the payload, collecting every orphan on the way, and report its status; kill it over ``memory`` bytes."""
+def _reap(payload: int, report: int, scratch: str | None, memory: int | None, disk: DiskWatch) -> NoReturn:
+    """Wait for the payload, collecting every orphan on the way, and report its status; kill it over its limits."""
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD, signal.SIGTERM])
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     _close_all_but(report)
-    status = _await_payload(payload, memory)
+    status = _await_payload(payload, memory, disk)
     if scratch is not None:
         kill_descendants()
         shutil.rmtree(scratch, ignore_errors=True)
@@ -268,21 +311,22 @@ def _reap(payload: int, report: int, scratch: str | None, memory: int | None) ->
     os._exit(0)
 
 
-def _await_payload(payload: int, memory: int | None) -> int:
-    """Return the payload's wait status; that of a kill when told to end, or once all of it holds more than ``memory``."""
+def _await_payload(payload: int, memory: int | None, disk: DiskWatch) -> int:
+    """Return the payload's wait status; or how it shall end: told to, over ``memory`` bytes held, or too many written."""
+    looks = memory is not None or disk.needed
     while True:
         pid, status = os.waitpid(-1, os.WNOHANG)
         if pid == payload:
             return status
         if pid:
             continue
-        if memory is None:
-            number = signal.sigwait([signal.SIGCHLD, signal.SIGTERM])
-        else:
-            seen = signal.sigtimedwait([signal.SIGCHLD, signal.SIGTERM], _LOOK_SECONDS)
-            number = seen.si_signo if seen else 0
-        if number == signal.SIGTERM or (memory is not None and memory_of_descendants() > memory):
+        seen = signal.sigtimedwait([signal.SIGCHLD, signal.SIGTERM], _LOOK_SECONDS if looks else _LONG)
+        if seen is not None and seen.si_signo == signal.SIGTERM:
             return signal.SIGKILL
+        if memory is not None and memory_of_descendants() > memory:
+            return signal.SIGKILL
+        if disk.exceeded():
+            return signal.SIGXFSZ
 
 
 def _become_payload(cell: dict[str, Any], user: int, *, in_own_namespace: bool) -> None:
@@ -302,22 +346,10 @@ def _become_payload(cell: dict[str, Any], user: int, *, in_own_namespace: bool) 
     os.environ.clear()
     os.environ.update(cell["env"])
     if cell["level"] == "limits":
-        landlock.restrict(_rights(cell))
+        landlock.restrict(rights.paths(cell))
     os.chdir(cell["cwd"])
-
-
-def _rights(cell: dict[str, Any]) -> list[tuple[str, int]]:
-    """List what Landlock leaves to a cell: the paths it names, and what every program needs."""
-    devices = [f"/dev/{name}" for name in private_root.DEVICES]
-    if cell["gpu"]:
-        devices += [f"/dev/{name}" for name in os.listdir("/dev") if private_root.is_gpu_device(name)]
-    readable = (*private_root.SYSTEM, "/etc/passwd", "/etc/group", "/sys", "/proc", *cell["readable"])
-    return [
-        *((path, landlock.READ) for path in readable),
-        *((path, landlock.WRITE) for path in ("/dev/shm", cell["env"]["TMPDIR"], *cell["writable"])),  # noqa: S108
-        # CUDA names its threads by writing there.
-        *((path, landlock.DEVICE) for path in (*devices, "/proc/self")),
-    ]
+    alone = cell["level"] != "limits"
+    seccomp.restrict(families=rights.families(cell), looking=alone and cell["gpu"])
 
 
 def _limit(cell: dict[str, Any], user: int, *, in_own_namespace: bool) -> None:

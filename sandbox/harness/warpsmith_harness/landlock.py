@@ -23,6 +23,7 @@ _ALL_TCP = 0b11
 _ALL_SCOPES = 0b11
 
 _ON_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
+LIST = _READ_DIR
 READ = _EXECUTE | _READ_FILE | _READ_DIR
 DEVICE = _READ_FILE | _WRITE_FILE | _TRUNCATE | _IOCTL_DEV | _READ_DIR
 WRITE = ~0
@@ -39,7 +40,7 @@ def restrict(allowed: Iterable[tuple[str, int]]) -> bool:
     """Allow this process the given rights below the given paths, and nothing else; needs ``no_new_privs``.
 
     Args:
-        allowed: Paths with ``READ``, ``WRITE`` or ``DEVICE``; missing paths are passed over.
+        allowed: Paths with ``LIST``, ``READ``, ``WRITE`` or ``DEVICE``; missing paths are passed over.
 
     Returns:
         Whether Landlock is there. Without it nothing has changed.

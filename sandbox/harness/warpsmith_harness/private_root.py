@@ -31,6 +31,7 @@ _KEPT_FLAGS = {
 }  # fmt: skip
 _SMALL_TMPFS = "mode=755,size=4m"
 _MOST_TMP_BYTES = 4 * 1024**3
+SHM_BYTES = 1024**3
 
 
 class _Place(NamedTuple):
@@ -76,6 +77,29 @@ def build(cell: dict[str, Any], user: int) -> None:
 def is_gpu_device(name: str) -> bool:
     """Whether an entry of ``/dev`` belongs to NVIDIA's driver, or to its counterpart on WSL2."""
     return name.startswith("nvidia") or name == "dxg"
+
+
+def tmp_bytes(cell: dict[str, Any]) -> int:
+    """Return how large the cell's private ``/tmp`` may grow."""
+    return min(cell["limits"].get("memory_bytes") or _MOST_TMP_BYTES, _MOST_TMP_BYTES)
+
+
+def users(user: int) -> dict[str, str]:
+    """Return the files that give the user of a cell a name, by path: some programs refuse to run for a user without one."""
+    return {
+        "/etc/passwd": f"root:x:0:0:root:/root:/bin/sh\nwarpsmith:x:{user}:{user}::/tmp:/bin/sh\n",
+        "/etc/group": f"root:x:0:\nwarpsmith:x:{user}:\n",
+    }
+
+
+def parents(path: str) -> list[str]:
+    """Return the folders above a path, without the root.
+
+    >>> parents("/a/b/c")
+    ['/a', '/a/b']
+    """
+    parts = path.split("/")
+    return ["/".join(parts[:count]) for count in range(2, len(parts))]
 
 
 def resolve(path: str) -> tuple[list[tuple[str, str]], str]:
@@ -135,7 +159,7 @@ def _open_up(ways: dict[str, str], links: dict[str, str], user: int) -> None:
     Root's home, a temporary folder and a session are closed to everyone else, and the cell's user is somebody else.
     """
     shown = {path: way for path, way in ways.items() if way != "hide"}
-    way_there = {folder for path in shown for folder in (path, *_parents(path)) if _is_closed(folder, user)}
+    way_there = {folder for path in shown for folder in (path, *parents(path)) if _is_closed(folder, user)}
     ways.update(dict.fromkeys(way_there, "hide"))
     for folder in way_there & set(shown):
         for entry in os.scandir(folder):
@@ -150,12 +174,6 @@ def _is_closed(path: str, user: int) -> bool:
     found = os.stat(path)
     needed = 0o500 if found.st_uid == user else 0o005
     return stat.S_ISDIR(found.st_mode) and found.st_mode & needed != needed
-
-
-def _parents(path: str) -> list[str]:
-    """Return the folders above a path, without the root."""
-    parts = path.split("/")
-    return ["/".join(parts[:count]) for count in range(2, len(parts))]
 
 
 def _nearest(path: str, places: list[_Place]) -> _Place | None:
@@ -197,8 +215,7 @@ def _mount_proc_and_tmp(cell: dict[str, Any]) -> None:
     os.mkdir("/proc", 0o755)
     linux.mount("proc", "/proc", "proc", guarded | linux.MS_NOEXEC)
     os.mkdir("/tmp", 0o755)  # noqa: S108  (the private one)
-    size = min(cell["limits"].get("memory_bytes") or _MOST_TMP_BYTES, _MOST_TMP_BYTES)
-    linux.mount("tmpfs", "/tmp", "tmpfs", guarded, f"mode=1777,size={size}")  # noqa: S108
+    linux.mount("tmpfs", "/tmp", "tmpfs", guarded, f"mode=1777,size={tmp_bytes(cell)}")  # noqa: S108
 
 
 def _make_devices(gpu: bool) -> None:
@@ -214,16 +231,14 @@ def _make_devices(gpu: bool) -> None:
     for name, target in _LINKS.items():
         os.symlink(target, f"/dev/{name}")
     os.mkdir("/dev/shm", 0o755)  # noqa: S108  (the private one)
-    linux.mount("tmpfs", "/dev/shm", "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, "mode=1777,size=1g")  # noqa: S108
+    linux.mount("tmpfs", "/dev/shm", "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, f"mode=1777,size={SHM_BYTES}")  # noqa: S108
 
 
 def _write_users(user: int) -> None:
-    """Give the user of the cell a name: some programs refuse to run for a user without one."""
     os.makedirs("/etc", 0o755, exist_ok=True)
-    with open("/etc/passwd", "w") as file:
-        file.write(f"root:x:0:0:root:/root:/bin/sh\nwarpsmith:x:{user}:{user}::/tmp:/bin/sh\n")
-    with open("/etc/group", "w") as file:
-        file.write(f"root:x:0:\nwarpsmith:x:{user}:\n")
+    for path, text in users(user).items():
+        with open(path, "w") as file:
+            file.write(text)
 
 
 def _restrict(places: list[_Place]) -> None:

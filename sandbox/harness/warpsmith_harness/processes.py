@@ -14,7 +14,7 @@ from collections.abc import Iterator
 def kill_descendants() -> None:
     """Kill and reap every descendant of this process, which has adopted its orphans, until none is left."""
     while True:
-        for pid in _descendants(os.getpid()):
+        for pid in descendants(os.getpid()):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
         try:
@@ -26,7 +26,7 @@ def kill_descendants() -> None:
 def memory_of_descendants() -> int:
     """Return the bytes that every descendant of this process holds for itself: anonymous and shared memory, not files."""
     total = 0
-    for pid in _descendants(os.getpid()):
+    for pid in descendants(os.getpid()):
         with contextlib.suppress(OSError), open(f"/proc/{pid}/status", "rb") as file:
             for line in file:
                 if line.startswith((b"RssAnon:", b"RssShmem:")):
@@ -48,7 +48,7 @@ def _processes() -> Iterator[int]:
     return (int(name) for name in os.listdir("/proc") if name.isdigit())
 
 
-def _descendants(root: int) -> list[int]:
+def descendants(root: int) -> list[int]:
     """Return every process below ``root``, nearest first."""
     children: dict[int, list[int]] = {}
     for pid in _processes():

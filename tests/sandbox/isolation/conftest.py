@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from sandbox.isolation import Cell, CellProcess, Isolation, Limits, interpreter_paths, probe
+from sandbox.isolation.bubblewrap import Bubblewrap
 from sandbox.isolation.docker import Docker
 from sandbox.isolation.limits import ResourceLimits
 from sandbox.isolation.namespaces import Namespaces
@@ -75,6 +76,7 @@ def make_room(tmp_path: Path) -> Iterator[MakeRoom]:
 EVERY = [
     pytest.param(Namespaces, id="namespaces"),
     pytest.param(ResourceLimits, id="limits"),
+    pytest.param(Bubblewrap, id="bubblewrap"),
     pytest.param(make_docker, id="docker", marks=pytest.mark.docker),
 ]
 
@@ -84,7 +86,7 @@ def room(request: pytest.FixtureRequest, make_room: MakeRoom) -> Room:
     return make_room(request.param)
 
 
-@pytest.fixture(params=EVERY[:2])
+@pytest.fixture(params=EVERY[:3])
 def local_room(request: pytest.FixtureRequest, make_room: MakeRoom) -> Room:
     """A room whose workers can be forked."""
     return make_room(request.param)

@@ -101,13 +101,6 @@ def test_the_cell_cannot_look_into_its_keeper(namespaces: Room) -> None:
     assert text.endswith("still here\n")
 
 
-def test_no_new_namespace_helps_an_ordinary_user(namespaces: Room) -> None:
-    if os.geteuid() == 0:
-        pytest.skip("for cells of an ordinary user")
-    status, text = namespaces.run("unshare", "--user", "--map-root-user", "true")
-    assert (status, "No space left" in text) == (1, True)
-
-
 def test_the_user_has_a_name_and_no_rights(namespaces: Room) -> None:
     _, text = namespaces.run("sh", "-c", "id -un; id -u")
     name, number = text.split()
