@@ -116,6 +116,11 @@ class Crew:
         return self._spec.device != "cpu"
 
     @property
+    def interpreter(self) -> str:
+        """The developer's interpreter."""
+        return str(self._spec.python)
+
+    @property
     def crowded(self) -> bool:
         """Whether the task's tensors leave no room for the copies that judging usually makes."""
         return bool(self.accepted.get("crowded"))
