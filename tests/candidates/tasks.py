@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from tests.candidates.cheats.tasks import CHEAT_TASKS
 from tests.candidates.frame import Task
 from tests.candidates.honest.tasks import HONEST_TASKS
 
 TASKS = {
+    **CHEAT_TASKS,
     **HONEST_TASKS,
     "scale_add": Task(
         """
