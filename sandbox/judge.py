@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from sandbox.crew import Crew
 from sandbox.errors import EnvironmentFault, machine_fault
+from sandbox.guard.alive import prove_dynamic, prove_static
 from sandbox.isolation import Isolation
 from sandbox.judge_limits import JudgeLimits
 from sandbox.likeness import likeness
@@ -72,6 +73,7 @@ class Judge:
         self._cancel: threading.Event | None = None
         self._work: Path | None = None
         self._crew: Crew | None = None
+        self._guards = 0
         self._temporary = contextlib.ExitStack()
 
     def __enter__(self) -> Judge:
@@ -88,7 +90,7 @@ class Judge:
 
         Raises:
             TaskError: The task cannot be used.
-            EnvironmentFault: The interpreter or the machine lacks something.
+            EnvironmentFault: The interpreter or the machine lacks something, or a guard is dead.
         """
         self._progress(Stage("task", f"loading {self.spec.id}"))
         self._scratch.mkdir(parents=True, exist_ok=True)
@@ -99,6 +101,7 @@ class Judge:
         try:
             with self._crew.pool.shared("task", "loading", self._progress):
                 self._crew.open()
+                self._guards = prove_static() + prove_dynamic(self._crew, self._isolation.name)
             self._crew.rest()
         except ProcessLost as lost:
             self.close()
@@ -288,6 +291,9 @@ class Judge:
         self.environment = {
             **crew.environment,
             "isolation": self._isolation.name,
+            "worker_isolation": self._isolation.workers,
+            "isolation_means": self._isolation.description,
+            "guards": self._guards,
             "transport": crew.transport,
             "workers": f"fresh: {crew.fresh}" if crew.fresh else "forked",
             **({"clocks": crew.clocks} if crew.clocks else {}),

@@ -1,5 +1,7 @@
 """Proof that each guard is alive: built-in cheats are found, each by its rule, and honest code is left alone.
 
+What reads is run on samples here; what watches is run in a worker, as candidates are, and judged here.
+
 A rule that finds nothing any more would let everything pass unseen, so a dead guard is a fault of the environment, and
 nothing is judged.
 """
@@ -12,6 +14,7 @@ from functools import cache
 from pathlib import Path
 
 from sandbox.build.inspection import Inspection, own_texts, read_object
+from sandbox.crew import Crew
 from sandbox.errors import EnvironmentFault
 from sandbox.guard.findings import Findings, Source
 from sandbox.guard.kernel_source import check_kernel_source
@@ -20,12 +23,27 @@ from sandbox.guard.symbols import check_symbols
 from sandbox.task import TaskSpec
 from sandbox.timing.clocks import BurstPlan, below_floor, contradicts
 from sandbox.verdict import Finding
+from sandbox.workers import CandidateFailed, Worker, WorkerDied
 
 _SAMPLES = Path(__file__).parent / "samples"
 _EXPECTED = re.compile(r"(?:#|//) expects: (.+)")
 _PLACE = re.compile(r"[^:]*:(\d+): ")
 _ASKED = {"run-time-code": "dlopen", "symbol": "unheard_of"}
 _HELD = {"runs-at-load", "interposes", "process"}
+_WATCHED = {
+    "honest": "",
+    "untouched": "",
+    "computes": "delegation",
+    "mutates": "mutation",
+    "reuses": "reused-output",
+    "resets": "global-state",
+}
+_WATCHED_ON_GPU = {"late": "late-write", "foreign": "delegation", "idle": "no-launch"}
+"""What is found of each built-in cheat of ``warpsmith_harness.prove``."""
+
+_POISON = {0xFF, 0xFE}
+_PATIENCE = 60.0
+_PROVEN: dict[tuple[str, bool, str], int] = {}
 _PLAN = BurstPlan(few=1, many=11, fill_us=0.0)
 
 Place = tuple[int, str]
@@ -40,6 +58,63 @@ def prove_static() -> int:
     """
     proven = [*_python(), *_kernels(), *_compiled(), *_clocks()]
     return len(set(proven))
+
+
+def prove_dynamic(crew: Crew, isolation: str) -> int:
+    """Run the built-in cheats past what watches candidates, once for each interpreter, device and isolation.
+
+    Args:
+        crew: Its workers are the ones that candidates get.
+        isolation: How they are isolated.
+
+    Returns:
+        How many guards there are.
+
+    Raises:
+        EnvironmentFault: One of them is dead.
+    """
+    place = (crew.interpreter, crew.on_gpu, isolation)
+    if place not in _PROVEN:
+        worker = crew.start_worker([], None, {})
+        try:
+            proven = [*_watching(worker, crew.on_gpu), *_sealed(worker)]
+        finally:
+            worker.stop()
+        _PROVEN[place] = len(proven)
+    return _PROVEN[place]
+
+
+def _watching(worker: Worker, on_gpu: bool) -> Iterator[str]:
+    try:
+        found = worker.ask({"op": "prove", "break_seal": False}, _PATIENCE)["found"]
+    except (WorkerDied, CandidateFailed) as error:
+        raise dead("of running candidates", f"its worker failed: {error}") from error
+    for cheat, rule in {**_WATCHED, **(_WATCHED_ON_GPU if on_gpu else {})}.items():
+        rules = found.get(cheat, {}).get("rules", [])
+        if rules != ([rule] if rule else []):
+            told = ", ".join(rules) or "nothing"
+            raise dead(rule or "of running candidates", f"of a built-in candidate that {cheat} it found {told}")
+        yield from filter(None, (rule,))
+    if not all(map(_is_poison, found["untouched"]["read"])):
+        raise dead("poisoned-memory", "memory that nobody wrote to is handed to candidates as it was")
+    yield "poisoned-memory"
+
+
+def _is_poison(read: str) -> bool:
+    found = set(bytes.fromhex(read))
+    return len(found) == 1 and found <= _POISON
+
+
+def _sealed(worker: Worker) -> Iterator[str]:
+    """Prove that a worker whose clock was replaced does not go on; it is gone afterwards."""
+    try:
+        worker.ask({"op": "prove", "break_seal": True}, _PATIENCE)
+    except WorkerDied:
+        yield "seal"
+        return
+    except CandidateFailed as failure:
+        raise dead("seal", f"its worker failed: {failure}") from failure
+    raise dead("seal", "a worker whose clock was replaced goes on as if nothing were")
 
 
 def dead(name: str, why: str) -> EnvironmentFault:

@@ -7,6 +7,7 @@ judge in its own memory; against that stand the comparison and the clock, which 
 from __future__ import annotations
 
 import ctypes
+import functools
 import zlib
 from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple, Union
 
@@ -53,6 +54,7 @@ ARRANGEMENTS = frozenset(
 )
 """Operators that allocate, copy, cast or fill: they arrange memory and compute nothing."""
 
+_HELD_BYTES = 512 * 1024 * 1024
 _LARGE_BYTES = 256 * 1024 * 1024
 """Above this nothing is kept twice: the device may have no room for it."""
 _M_PERTURB = -6
@@ -211,6 +213,86 @@ class HeldOutputs:
         if all(fingerprint(tensor) == total for tensor, total in self._held):
             return []
         return [finding("reused-output", "reject", "a later call changed the output that an earlier call had returned")]
+
+
+class Guards:
+    """All guards around the calls of one candidate.
+
+    Args:
+        device: Where it runs.
+        policy: ``own-kernels`` or ``library-ok``.
+    """
+
+    def __init__(self, device: torch.device, policy: str) -> None:
+        self._device = device
+        self._policy = policy
+        self._held = HeldOutputs(_HELD_BYTES)
+        self._settings = settings()
+
+    def call(
+        self,
+        call: Callable[[], Any],
+        given: Dict[str, torch.Tensor],
+        sizes: Sequence[int],
+        own: Iterable[torch.Tensor],
+        *,
+        operators: bool,
+    ) -> Tuple[List[torch.Tensor], Any, List[Finding]]:
+        """Make one guarded call; return its output, flattened, its structure, and what was found.
+
+        Args:
+            call: The call.
+            given: Tensors that it must leave alone, by name.
+            sizes: Bytes of the memory to poison.
+            own: The candidate's own state, which may hold what it returns.
+            operators: Whether to count what torch computes.
+        """
+        sums = Checksums(given)
+        watch = OperatorWatch() if operators else None
+        outputs, structure, found = call_watched(call, self._device, sizes, watch)
+        found += mutation(sums.changed()) + self.lasting()
+        found += delegation(watch.computed if watch else {}, self._policy)
+        self._held.hold(outputs, own)
+        return outputs, structure, found
+
+    def lasting(self) -> List[Finding]:
+        """Return what the calls so far have left behind: earlier outputs written over, torch set otherwise."""
+        return self._held.findings() + changed_settings(self._settings)
+
+
+def settings() -> Dict[str, str]:
+    """Return torch's settings that everything in a process depends on, precision above all."""
+    backends: Any = torch.backends
+    owners = {
+        "torch.backends.cuda.matmul": (
+            backends.cuda.matmul,
+            ("allow_tf32", "allow_fp16_reduced_precision_reduction", "allow_bf16_reduced_precision_reduction"),
+        ),
+        "torch.backends.cudnn": (backends.cudnn, ("allow_tf32", "benchmark", "deterministic", "enabled")),
+    }
+    asked: Dict[str, Callable[[], Any]] = {
+        "the precision of float32 products": torch.get_float32_matmul_precision,
+        "the default dtype": torch.get_default_dtype,
+        "deterministic algorithms": torch.are_deterministic_algorithms_enabled,
+        "autocast": lambda: (torch.is_autocast_enabled(), torch.is_autocast_enabled("cpu")),
+    }
+    for place, (owner, names) in owners.items():
+        asked.update({f"{place}.{name}": functools.partial(getattr, owner, name) for name in names})
+    return {name: _told(ask) for name, ask in asked.items()}
+
+
+def _told(ask: Callable[[], Any]) -> str:
+    try:
+        return str(ask())
+    except RuntimeError:  # newer versions refuse to tell a setting that was made in two ways
+        return "mixed"
+
+
+def changed_settings(before: Dict[str, str]) -> List[Finding]:
+    """Return a finding for settings of torch that are no longer what they were."""
+    now = settings()
+    changed = [f"{name} from {value} to {now[name]}" for name, value in before.items() if now[name] != value]
+    return [finding("global-state", "reject", f"the candidate changed {', '.join(changed)}")] if changed else []
 
 
 def finding(rule: str, severity: str, evidence: str) -> Finding:

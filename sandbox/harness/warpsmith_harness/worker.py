@@ -27,6 +27,7 @@ from warpsmith_harness.load import LoadedTask
 from warpsmith_harness.placement import time_side
 from warpsmith_harness.problems import CandidateProblem, place, summary
 from warpsmith_harness.protocol import Channel, ChannelClosed, Message
+from warpsmith_harness.prove import break_seal, prove
 from warpsmith_harness.refusals import is_refusal
 from warpsmith_harness.seal import seal
 from warpsmith_harness.threads import all_threads
@@ -44,18 +45,7 @@ from warpsmith_harness.transport import (
     unpack,
     views,
 )
-from warpsmith_harness.watch import (
-    Checksums,
-    Finding,
-    HeldOutputs,
-    OperatorWatch,
-    call_watched,
-    delegation,
-    mutation,
-    poisoned_memory,
-)
-
-_HELD_BYTES = 512 * 1024 * 1024
+from warpsmith_harness.watch import Checksums, Finding, Guards, mutation, poisoned_memory
 
 
 class Worker:
@@ -73,7 +63,7 @@ class Worker:
         self._folder = Path()
         self._manifest: Optional[Dict[str, Any]] = None
         self._regions: List[Region] = []
-        self._held = HeldOutputs(_HELD_BYTES)
+        self._guards = Guards(task.device, task.spec["policy"])
         self._staged: List[_Call] = []
         self._row: List[Tuple[List[torch.Tensor], Any]] = []
         self._arena: Optional[Arena] = None
@@ -90,6 +80,7 @@ class Worker:
             "time": self._time,
             "launches": self._launches,
             "probe": self._probe,
+            "prove": self._prove,
             "rest": lambda _: {},
         }
 
@@ -129,6 +120,14 @@ class Worker:
         self._use_device()
         return {}
 
+    def _prove(self, request: Message) -> Message:
+        """Run the built-in cheats past the guards, and return what was found of each; or break the seal, to see it end this."""
+        if request["break_seal"]:
+            break_seal()
+            return {}
+        self._use_device()
+        return {"found": prove(self._task.device, self._task.spec["policy"])}
+
     def _use_device(self) -> None:
         if self._task.device.type == "cuda":
             torch.cuda.set_device(self._task.device)
@@ -142,8 +141,7 @@ class Worker:
         """
         asked = self._taken(request)
         touched = [*(f"input {i}" for i in request["touched_inputs"]), *request["touched_state"]]
-        sums = Checksums({name: tensor for name, tensor in asked.given.items() if name not in touched})
-        watch = OperatorWatch() if request["watch"] == "operators" else None
+        given = {name: tensor for name, tensor in asked.given.items() if name not in touched}
         with torch.no_grad(), self._mode(request["training"]):
             answered = _Answered()
             call = (
@@ -151,10 +149,8 @@ class Worker:
                 if request["gradients"]
                 else lambda: self._call(asked.args, asked.kwargs)
             )
-            outputs, structure, found = call_watched(call, self._task.device, request["sizes"], watch)
-            found += mutation(sums.changed()) + self._held.findings()
-            found += delegation(watch.computed if watch else {}, self._task.spec["policy"])
-            self._held.hold(outputs, state(self._candidate).values())
+            own, operators = state(self._candidate).values(), request["watch"] == "operators"
+            outputs, structure, found = self._guards.call(call, given, request["sizes"], own, operators=operators)
             answer = self._send(answered.structure or structure, outputs, [asked.given[name] for name in touched])
             if request["watch"] == "device":
                 found += self._device_findings(asked)
@@ -198,7 +194,7 @@ class Worker:
         if self._task.device.type == "cuda":
             torch.cuda.synchronize(self._task.device)
         self._row = [values.flatten(result) for result in results]
-        return {"findings": mutation(sums.changed()) + self._held.findings(), "notes": []}
+        return {"findings": mutation(sums.changed()) + self._guards.lasting(), "notes": []}
 
     def _collect(self, request: Message) -> Message:
         """Send the output of the call numbered ``number`` in the last row."""
