@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from app.badge import isolation_badge
 from sandbox.task_check import PASSED
 from sandbox.timing.floor import share_of_copy
 from sandbox.verdict import (
@@ -33,7 +34,7 @@ def report(verdict: Verdict) -> str:
         *_guard(verdict.guard),
         *_verify(verdict.verify),
         *_profile(verdict.profile),
-        f"on       {where.get('device', '?')}, torch {where.get('torch', '?')}, isolation {where.get('isolation', '?')}",
+        f"on       {where.get('device', '?')}, torch {where.get('torch', '?')}, isolation {isolation_badge(where) or '?'}",
         "seconds  "
         + "  ".join(
             f"{part} {getattr(verdict.seconds, part):.2f}" for part in ("build", "guard", "verify", "profile", "total")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from textual.content import Content
 
+from app.badge import isolation_badge
 from app.clock import amount, duration
 from app.endings import ending
 from app.state import SessionState
@@ -50,8 +51,8 @@ def place(state: SessionState) -> list[Piece]:
     """Say what the session runs with: model, device, isolation, tokens, cost; what can be left out comes last."""
     environment = state.environment()
     pieces: list[Piece] = [(state.model or "no model", ""), (str(environment.get("device") or state.device or "?"), "")]
-    if environment.get("isolation"):
-        pieces.append((f"isolation: {environment['isolation']}", ""))
+    if badge := isolation_badge(environment):
+        pieces.append((f"isolation: {badge}", ""))
     if state.tokens_in or state.tokens_out:
         pieces.append((f"{amount(state.tokens_in)} in {amount(state.tokens_out)} out", ""))
     if state.cost_usd is not None:

@@ -7,6 +7,7 @@ from math import log
 
 from textual.content import Content
 
+from app.badge import isolation_badge
 from app.clock import duration
 from app.state import Judged
 from app.text.attempt import measured_at, speed_style
@@ -245,9 +246,12 @@ def _origin(judged: Judged, width: int) -> Iterator[Row]:
     verdict, where = judged.verdict, judged.verdict.environment
     yield row("")
     machine = [str(where[key]) for key in ("device",) if where.get(key)]
-    machine += [f"{key} {where[key]}" for key in ("torch", "cuda", "isolation") if where.get(key)]
+    machine += [f"{key} {where[key]}" for key in ("torch", "cuda") if where.get(key)]
+    machine += [f"isolation {badge}" for badge in (isolation_badge(where),) if badge]
     text = (
         f"measured {measured_at(judged)}, {verdict.tier} verdict in {duration(verdict.seconds.total)}, "
         f"{verdict.task.precision}, {verdict.task.policy}, on {', '.join(machine)}"
     )
     yield from wrapped(Content.styled(clean(text), "$faint"), width)
+    if means := where.get("isolation_means"):
+        yield from wrapped(Content.styled(f"isolation: {clean(means)}", "$faint"), width)

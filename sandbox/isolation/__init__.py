@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from sandbox.isolation.cell import Cell, CellProcess, Isolation, Limits
-from sandbox.isolation.choice import best_isolation, probe
+from sandbox.isolation.choice import HOW_TO_ALLOW, LEVELS, best_isolation, probe
 from sandbox.isolation.interpreter import interpreter_paths
 
-__all__ = ["Cell", "CellProcess", "Isolation", "Limits", "best_isolation", "interpreter_paths", "probe"]
+__all__ = [
+    "HOW_TO_ALLOW",
+    "LEVELS",
+    "Cell",
+    "CellProcess",
+    "Isolation",
+    "Limits",
+    "best_isolation",
+    "interpreter_paths",
+    "probe",
+]

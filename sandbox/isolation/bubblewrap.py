@@ -29,6 +29,11 @@ class Bubblewrap(LocalIsolation):
         self._workers = ResourceLimits()
 
     @property
+    def workers(self) -> str:
+        """The name of what workers are in."""
+        return self._workers.name
+
+    @property
     def description(self) -> str:
         """What is kept from builds and the shell, and what workers have instead."""
         return (

@@ -83,6 +83,10 @@ class Isolation(Protocol):
         """``docker``, ``namespaces``, ``bubblewrap`` or ``limits``."""
 
     @property
+    def workers(self) -> str:
+        """The name of what workers are in, which are forked and cannot be put everywhere."""
+
+    @property
     def description(self) -> str:
         """What it keeps away from a cell, and what it leaves open, in a sentence or two for people."""
 

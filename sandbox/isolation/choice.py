@@ -21,7 +21,7 @@ _LADDER: dict[str, type[Namespaces | Bubblewrap | ResourceLimits]] = {
 LEVELS = ("docker", *_LADDER)
 """What ``--isolation`` takes: containers are used where they are asked for, the others from the strongest down."""
 
-_HOW_TO_ALLOW = (
+HOW_TO_ALLOW = (
     "Allow user namespaces (on Ubuntu 24.04: sysctl kernel.apparmor_restrict_unprivileged_userns=0), or accept less with "
     "--isolation bubblewrap (on Ubuntu 24.04: install bubblewrap and apparmor-profiles, and load the profile "
     "bwrap-userns-restrict with apparmor_parser) or --isolation limits."
@@ -63,7 +63,7 @@ def best_isolation(minimum: str | None = None) -> Isolation:
         if name == minimum:
             break
     what = f"Code cannot be isolated here as strongly as asked for. {' '.join(refusals)}"
-    raise EnvironmentFault(what, where="isolation", next_step=_HOW_TO_ALLOW)
+    raise EnvironmentFault(what, where="isolation", next_step=HOW_TO_ALLOW)
 
 
 def _containers() -> Isolation:

@@ -40,11 +40,16 @@ class Docker:
         self._workers = workers
 
     @property
+    def workers(self) -> str:
+        """The name of what workers are in."""
+        return self._workers.name
+
+    @property
     def description(self) -> str:
         """What is kept from a cell, and what workers have instead."""
         return (
-            "Builds and the shell run in containers without network, privileges and anything they do not need. "
-            f"Workers: {self._workers.description}"
+            "Keeps away from builds, tools and the shell every file but the task's, other processes, the network, privileges and "
+            f"dangerous system calls, by containers. Workers have {self._workers.name}: {self._workers.description}"
         )
 
     def popen(self, argv: Sequence[str], cell: Cell, **pipes: Any) -> CellProcess:

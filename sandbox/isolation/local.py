@@ -19,6 +19,11 @@ class LocalIsolation:
 
     name: str
 
+    @property
+    def workers(self) -> str:
+        """The name of what workers are in."""
+        return self.name
+
     def popen(self, argv: Sequence[str], cell: Cell, **pipes: Any) -> CellProcess:
         """Start a program in a cell; see ``Isolation.popen``."""
         where = f"isolation {self.name}"

@@ -64,6 +64,7 @@ def examine(*, python: str, isolation: str, home: Path, cache: Path) -> list[Rea
         machine.cuda,
         *([_nsight, _sanitizer] if list_gpus() else []),
         lambda: _isolation(isolation),
+        _levels,
         _docker,
         lambda: _disk("home", home),
         lambda: _disk("cache", cache),
@@ -191,19 +192,25 @@ def _sanitizer() -> Reading:
 
 
 def _isolation(minimum: str) -> Reading:
-    from sandbox.isolation import best_isolation
+    from sandbox.isolation import HOW_TO_ALLOW, best_isolation
 
     try:
         found = best_isolation(minimum or None)
     except WarpsmithError as error:
         return Reading("isolation", False, error.what, error.next_step)
+    weak = found.workers == "limits"
     return Reading(
-        "isolation",
-        found.name != "limits",
-        found.name,
-        "Namespaces are refused here: candidates can read your files.",
-        needed=False,
+        "isolation", not weak, f"{found.name}: {found.description}", HOW_TO_ALLOW if weak else "", needed=False
     )
+
+
+def _levels() -> Reading:
+    """Say of each isolation whether it can be had here, and why not."""
+    from sandbox.isolation import LEVELS, probe
+
+    refusals = {level: probe(level).removeprefix("A process could not be isolated: ").rstrip(".") for level in LEVELS}
+    told = [f"{level}: {refusal or 'works'}" for level, refusal in refusals.items()]
+    return Reading("levels", True, "; ".join(told), needed=False)
 
 
 def _docker() -> Reading:

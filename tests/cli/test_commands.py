@@ -28,7 +28,7 @@ from tests.scale_task import Write
         ("check", 2, ["required: TARGET, CANDIDATE"]),
         ("check scale.py candidate --precision fp9", 2, ["fp9", "fp32"]),
         ("check scale.py candidate --device gpu7", 2, ["'gpu7' is not a device", "Use auto"]),
-        ("check scale.py candidate --isolation foo", 2, ["'foo'", "namespaces, limits"]),
+        ("check scale.py candidate --isolation foo", 2, ["'foo'", "namespaces, bubblewrap, limits"]),
         ("check scale.py candidate --python /nowhere", 3, ["interpreter", "/nowhere", "--python"]),
         ("check scale.py nowhere", 2, ["no such candidate", "nowhere", "Name a file"]),
         ("check scale.py . --device cpu", 2, ["no model_new.py", "ModelNew"]),
