@@ -17,7 +17,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from sandbox.build import build_kernels
+from sandbox.build import Built, build_kernels
+from sandbox.build.inspection import Inspection
 from sandbox.guard import check_source
 from sandbox.isolation import best_isolation
 from tests.candidates.frame import Candidate, write_task
@@ -52,18 +53,20 @@ def main() -> int:
 def look(candidate: Candidate, folder: Path, libraries: Path) -> str:
     """Compile a candidate and let the static guard look at it; return what is wrong with it, or an empty text."""
     workspace = candidate.write(folder / "candidate", _DEVICE)
-    built = build_kernels(
-        workspace / "kernels",
-        arch="sm_90",
-        cache=folder / "cache",
-        isolation=best_isolation(),
-        site_packages=[libraries],
-    )
-    if not built.report.ok:
-        return "; ".join(f"{each.file}:{each.line}: {each.message}" for each in built.report.diagnostics)
+    inspection = Inspection()
+    if candidate.cuda:
+        built = _built(workspace, folder / "cache", libraries)
+        if not built.report.ok:
+            return "; ".join(f"{each.file}:{each.line}: {each.message}" for each in built.report.diagnostics)
+        inspection = built.inspection
     spec = write_task(TASKS[candidate.task], candidate.task, folder / "project", _DEVICE)
-    findings = check_source(workspace, spec, built.inspection).findings
+    findings = check_source(workspace, spec, inspection).findings
     return "; ".join(f"{each.rule}: {each.evidence}" for each in findings if each.severity == "reject")
+
+
+def _built(workspace: Path, cache: Path, libraries: Path) -> Built:
+    kernels = workspace / "kernels"
+    return build_kernels(kernels, arch="sm_90", cache=cache, isolation=best_isolation(), site_packages=[libraries])
 
 
 if __name__ == "__main__":

@@ -120,7 +120,7 @@ __global__ void attend_kernel(View q, View k, View v, float* out, int heads, int
     const float2 key = *row(k, j), value = *row(v, j);
     float dot = query.x * key.x + query.y * key.y;
     for (int o = 16; o; o >>= 1) dot += __shfl_xor_sync(~0u, dot, o);
-    const float higher = fmaxf(top, dot), keep = __expf(top - higher), weight = __expf(dot - higher);
+    const float higher = fmaxf(top, dot), keep = expf(top - higher), weight = expf(dot - higher);
     total = total * keep + weight;
     sum.x = sum.x * keep + weight * value.x;
     sum.y = sum.y * keep + weight * value.y;

@@ -1,4 +1,4 @@
-"""The Python half that many candidates share: allocate, call one kernel, return."""
+"""What many candidates share: a Python half that allocates, calls one kernel and returns, and a plain kernel."""
 
 from __future__ import annotations
 
@@ -113,3 +113,36 @@ class ModelNew(nn.Module):
         return out
 """
 """``swiglu(gate, up, out, n)`` in bfloat16."""
+
+SCALE_ADD_CPP = """
+#include <cstdint>
+
+extern "C" int scale_add(const float* x, const float* w, const float* y, float* out, int64_t rows, int64_t columns) {
+  for (int64_t i = 0; i < rows * columns; ++i) {
+    const float v = x[i] * w[i % columns] + y[i];
+    out[i] = v < 0 ? 0 : v;
+  }
+  return 0;
+}
+"""
+
+SCALE_ADD_KERNEL = """
+#include <cstdint>
+#include <cuda_runtime.h>
+
+static __global__ void scale_add_kernel(const float* x, const float* w, const float* y, float* out, int64_t n, int columns) {
+  const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i >= n) return;
+  const float v = x[i] * w[i % columns] + y[i];
+  out[i] = v < 0 ? 0 : v;
+}
+"""
+
+SCALE_ADD_CUDA = f"""{SCALE_ADD_KERNEL}
+extern "C" int scale_add(const float* x, const float* w, const float* y, float* out, int64_t rows, int64_t columns,
+                         cudaStream_t stream) {{
+  const int64_t n = rows * columns;
+  if (n) scale_add_kernel<<<(n + 255) / 256, 256, 0, stream>>>(x, w, y, out, n, columns);
+  return cudaGetLastError();
+}}
+"""

@@ -124,7 +124,7 @@ struct Running { float top, sum; };
 __device__ Running join(Running a, Running b) {
   const float top = fmaxf(a.top, b.top);
   if (top == -INFINITY) return {top, 0.f};
-  return {top, a.sum * __expf(a.top - top) + b.sum * __expf(b.top - top)};
+  return {top, a.sum * expf(a.top - top) + b.sum * expf(b.top - top)};
 }
 
 __global__ void softmax_online(const float* x, float* out, int64_t rows, int columns) {

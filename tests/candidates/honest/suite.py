@@ -6,6 +6,7 @@ from tests.candidates.frame import Candidate
 from tests.candidates.honest.attentions import ATTENTIONS
 from tests.candidates.honest.dispatch import DISPATCH
 from tests.candidates.honest.dtypes import DTYPES
+from tests.candidates.honest.idioms import IDIOMS
 from tests.candidates.honest.images import IMAGES
 from tests.candidates.honest.layers import LAYERS
 from tests.candidates.honest.lookups import LOOKUPS
@@ -43,5 +44,6 @@ HONEST: dict[str, Candidate] = {
         *TRAINED,
         *OWN_FILES,
         *OPENLY,
+        *IDIOMS,
     )
 }
