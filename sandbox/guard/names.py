@@ -6,9 +6,10 @@ from typing import Literal, NamedTuple
 
 ALLOWED_IMPORTS = frozenset(
     {
-        "__future__", "collections", "collections.abc", "dataclasses", "enum", "functools", "itertools", "math", "numbers",
-        "typing", "warnings", "torch", "torch.nn", "torch.nn.functional", "torch.nn.init", "torch.nn.parameter",
-        "torch.nn.modules", "torch.autograd", "torch.autograd.function", "torch.types", "torch.utils.cpp_extension",
+        "__future__", "abc", "collections", "collections.abc", "contextlib", "dataclasses", "enum", "functools", "itertools",
+        "logging", "math", "numbers", "textwrap", "typing", "warnings", "torch", "torch.nn", "torch.nn.functional",
+        "torch.nn.init", "torch.nn.parameter", "torch.nn.modules", "torch.autograd", "torch.autograd.function", "torch.types",
+        "torch.utils.cpp_extension",
     }
 )  # fmt: skip
 """Modules a candidate may import beside those that the original file imports and its own kernels."""
@@ -83,7 +84,8 @@ class Denied(NamedTuple):
     severity: Literal["reject", "label"] = "reject"
 
 
-_STREAM = Denied("stream", "work and its timing belong to the current stream; make no streams or events")
+_STREAM = Denied("stream", "works on a stream of its own; it must wait for the current one and be waited for", "label")
+_CURRENT = Denied("stream", "which stream is the current one is the caller's to decide")
 _STATE = Denied("global-state", "this changes torch for everything else in the process")
 _FILES = Denied("file-access", "a candidate reads and writes no files")
 _TEXT = Denied("code-from-text", "this runs text as code")
@@ -113,8 +115,8 @@ DENIED = {
     "torch.cuda.Stream": _STREAM,
     "torch.cuda.stream": _STREAM,
     "torch.cuda.StreamContext": _STREAM,
-    "torch.cuda.ExternalStream": _STREAM,
-    "torch.cuda.set_stream": _STREAM,
+    "torch.cuda.ExternalStream": _CURRENT,
+    "torch.cuda.set_stream": _CURRENT,
     "torch.cuda.default_stream": _STREAM,
     "torch.cuda.Event": _STREAM,
     "torch.cuda.streams": _STREAM,
@@ -147,6 +149,10 @@ DENIED = {
     "torch.autocast": Denied("autocast", "autocast lets torch compute in a lower precision"),
     "torch.amp": Denied("autocast", "autocast lets torch compute in a lower precision"),
     "torch.cuda.amp": Denied("autocast", "autocast lets torch compute in a lower precision"),
+    "contextlib.suppress": Denied("swallowed-error", "a kernel that fails must be seen to fail"),
+    "logging.FileHandler": _FILES,
+    "logging.config": _FILES,
+    "logging.handlers": _FILES,
     "typing.get_type_hints": _TEXT,
     "typing.ForwardRef": _TEXT,
     "dataclasses.make_dataclass": _TEXT,

@@ -17,6 +17,7 @@ from sandbox.guard.torch_names import (
     NEW_METHODS,
     QUESTION_METHODS,
     QUESTIONS,
+    STREAMS,
     VIEW_METHODS,
     VIEWS,
 )
@@ -35,7 +36,22 @@ _NUMBERS = frozenset(
 )
 _REDUCING = frozenset({"min", "max", "sum", "sorted"})
 _PASSING = frozenset({"tuple", "list", "set", "frozenset", "dict", "reversed", "iter", "sorted"})
-_STANDARD = frozenset({"typing", "dataclasses", "enum", "functools", "itertools", "warnings", "numbers", "__future__"})
+_STANDARD = frozenset(
+    {
+        "abc",
+        "contextlib",
+        "logging",
+        "textwrap",
+        "typing",
+        "dataclasses",
+        "enum",
+        "functools",
+        "itertools",
+        "warnings",
+        "numbers",
+        "__future__",
+    }
+)
 
 
 class Outside:
@@ -127,6 +143,8 @@ class Outside:
             return A_TENSOR
         if ref in QUESTIONS:
             return PLAIN
+        if ref in STREAMS:
+            return Value(refs=frozenset({f"{ref}()"}))
         if ref in VIEWS:
             view = Value(given.tags | {TENSOR})
             return view.held() if name in MULTIPLE else view
@@ -151,6 +169,8 @@ class Outside:
     ) -> Value:
         """A module of torch is called, or one of its methods."""
         module, _, method = ref.partition("()")
+        if module in STREAMS:
+            return Value(refs=frozenset({"torch.cuda.Event()"}))
         method = method.removeprefix(".")
         if method in _REGISTER:
             register(node, arguments[1] if len(arguments) > 1 else PLAIN, frame)

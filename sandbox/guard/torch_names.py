@@ -25,12 +25,20 @@ QUESTIONS = frozenset(
         "torch.is_inference_mode_enabled", "torch.is_autocast_enabled", "torch.finfo", "torch.iinfo", "torch.device",
         "torch.Size", "torch.dtype", "torch.promote_types", "torch.result_type", "torch.can_cast", "torch.broadcast_shapes",
         "torch.get_default_dtype", "torch.no_grad", "torch.enable_grad", "torch.inference_mode", "torch.set_grad_enabled",
-        "torch.cuda.device", "torch.cuda.current_device", "torch.cuda.current_stream", "torch.cuda.is_available",
+        "torch.cuda.device", "torch.cuda.current_device", "torch.get_num_threads", "torch.cuda.is_available",
         "torch.cuda.device_count", "torch.cuda.get_device_properties", "torch.cuda.get_device_capability",
         "torch.cuda.get_device_name", "torch.cuda.synchronize", "torch._assert", "torch._check",
         "torch.autograd.function.once_differentiable",
     }
 )  # fmt: skip
+
+STREAMS = frozenset(
+    {
+        "torch.cuda.Stream", "torch.cuda.stream", "torch.cuda.StreamContext", "torch.cuda.current_stream",
+        "torch.cuda.default_stream", "torch.cuda.Event", "torch.Stream", "torch.Event",
+    }
+)  # fmt: skip
+"""What makes or gives streams and events: their methods order work, and compute nothing."""
 
 VIEW_METHODS = frozenset(
     {
@@ -53,7 +61,7 @@ QUESTION_METHODS = frozenset(
         "size", "stride", "numel", "nelement", "dim", "ndimension", "element_size", "get_device", "is_contiguous", "data_ptr",
         "is_floating_point", "is_complex", "is_signed", "storage_offset", "has_names", "is_pinned", "is_inference",
         "shape", "dtype", "device", "ndim", "layout", "is_cuda", "is_cpu", "requires_grad", "itemsize", "nbytes", "is_leaf",
-        "is_sparse", "is_quantized", "is_meta", "grad_fn", "_version", "__len__",
+        "is_sparse", "is_quantized", "is_meta", "grad_fn", "_version", "__len__", "record_stream",
     }
 )  # fmt: skip
 """Methods and attributes that tell something about a tensor without looking at its numbers."""

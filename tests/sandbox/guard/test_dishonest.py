@@ -79,8 +79,11 @@ FORWARD = {
     "an operator by its registry": ("return torch.ops.aten.relu(out)", "registered-operator"),
     "torch.compile": ("return torch.compile(lambda t: t)(out)", "compile"),
     "autocast": ("with torch.autocast('cuda'):\n            pass", "autocast"),
-    "a stream": ("with torch.cuda.stream(torch.cuda.Stream()):\n            pass", "stream"),
-    "an event": ("torch.cuda.Event(enable_timing=True)", "stream"),
+    "another current stream": ("torch.cuda.set_stream(torch.cuda.Stream())", "stream"),
+    "an error suppressed": (
+        "import contextlib\n        with contextlib.suppress(RuntimeError):\n            fused(x, x, out, 1)",
+        "swallowed-error",
+    ),
     "TF32 switched on": ("torch.backends.cuda.matmul.allow_tf32 = True", "global-state"),
     "another precision": ("torch.set_float32_matmul_precision('high')", "global-state"),
     "an error swallowed": (
