@@ -43,6 +43,7 @@ _FATAL = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGALRM, signal.S
 _SIGNALS_FROM = 128
 _REMOVAL_SECONDS = 20.0
 _STDERR = 2
+_GPU = ["gpu", "compute", "utility"]
 _LOOK_SECONDS = 0.25
 
 
@@ -146,7 +147,7 @@ def _options(cell: dict[str, Any]) -> dict[str, Any]:
         "pids_limit": limits.get("processes"),
         "shm_size": "1g",
         "ulimits": [Ulimit(name=name, soft=value, hard=value) for name, value in ulimits.items() if value is not None],
-        "device_requests": [DeviceRequest(count=-1, capabilities=[["gpu"]])] if cell["gpu"] else None,
+        "device_requests": [DeviceRequest(count=-1, capabilities=[_GPU])] if cell["gpu"] else None,
     }
 
 

@@ -1,6 +1,6 @@
 """Side-by-side timings against the budgets of the design, printed as a table of seconds and ratios.
 
-    python -m tests.bench [--device cpu|cuda] [--only build verdict calls paint session]
+    python -m tests.bench [--device cpu|cuda] [--only verdict calls paint session isolation]
 
 Nothing here passes or fails: times depend on the machine, so both sides run in the same minute and ratios are read.
 """
@@ -19,13 +19,14 @@ Bench = Callable[[str], Iterator[Row]]
 
 def main() -> int:
     """Run the chosen benches and print their rows as they come."""
-    from tests.bench import calls, engine, screen, verdict
+    from tests.bench import calls, engine, isolation, screen, verdict
 
     benches: dict[str, Bench] = {
         "verdict": verdict.rows,
         "calls": calls.rows,
         "paint": screen.rows,
         "session": engine.rows,
+        "isolation": isolation.rows,
     }
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="auto")
