@@ -1,4 +1,4 @@
-"""Python as people write it around a kernel: settings, checks, views, registered operators, hooks, accumulators of zeros."""
+"""Python as people write it around a kernel: settings, checks, views, hooks, accumulators of zeros, generators."""
 
 from __future__ import annotations
 
@@ -106,61 +106,6 @@ class ModelNew(nn.Module):
         parts = out.view(-1, columns).unsqueeze(0).chunk(4, dim=1)
         for a, b, part in zip(xs, ys, parts):
             scale_add(a.squeeze(0), self.weight.expand(columns), b.squeeze(0), part.squeeze(0), a.size(1), columns)
-        return out
-"""
-
-_OPERATOR = """
-import torch
-from torch import nn
-import kernels
-
-
-@torch.library.custom_op("fused_ops::scale_add_relu", mutates_args=())
-def scale_add_relu(x: torch.Tensor, weight: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    out = torch.empty_like(x)
-    kernels.scale_add(x, weight, y, out, x.numel() // x.shape[-1], x.shape[-1])
-    return out
-
-
-@scale_add_relu.register_fake
-def _(x, weight, y):
-    return torch.empty_like(x)
-
-
-class ModelNew(nn.Module):
-    def __init__(self, dim):
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(dim))
-
-    def forward(self, x, y):
-        return torch.ops.fused_ops.scale_add_relu(x, self.weight, y)
-"""
-
-_LIBRARY = """
-import torch
-from torch import nn
-import kernels
-
-_library = torch.library.Library("fused_lib", "DEF")
-_library.define("scale_add_relu(Tensor x, Tensor weight, Tensor y, Tensor(a!) out) -> ()")
-
-
-def _scale_add_relu(x, weight, y, out):
-    kernels.scale_add(x, weight, y, out, x.numel() // x.shape[-1], x.shape[-1])
-
-
-for key in ("CPU", "CUDA"):
-    _library.impl("scale_add_relu", _scale_add_relu, key)
-
-
-class ModelNew(nn.Module):
-    def __init__(self, dim):
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(dim))
-
-    def forward(self, x, y):
-        out = torch.empty_like(x)
-        torch.ops.fused_lib.scale_add_relu(x, self.weight, y, out)
         return out
 """
 
@@ -314,8 +259,6 @@ _PLAIN = {"cpp": {"scale_add": SCALE_ADD_CPP}, "cuda": {"scale_add": SCALE_ADD_C
 IDIOMS = [
     Candidate("checks, an enum, a named tuple, a log", "scale_add", _CHECKED, **_PLAIN),
     Candidate("views in chunks, expanded and squeezed", "scale_add", _VIEWS, **_PLAIN),
-    Candidate("a registered custom operator", "scale_add", _OPERATOR, **_PLAIN),
-    Candidate("an operator of a library of its own", "scale_add", _LIBRARY, **_PLAIN),
     Candidate("settings of the device, asked anew when the module moves", "scale_add", _HOOKED, **_PLAIN),
     Candidate(
         "an accumulator of zeros", "integer", _ZEROS, cpp={"mix_add": _MIX_ADD_CPP}, cuda={"mix_add": _MIX_ADD_CUDA}

@@ -3,65 +3,46 @@
 from __future__ import annotations
 
 from tests.candidates.frame import Candidate
+from tests.candidates.honest.tasks import HONEST_TASKS
 
-_OWN_FILE = '''"""A developer's own file: a norm, an activation, and the block that is made fast."""
+_IMPORT = "import torch.nn.functional as F\n"
+_FORWARD = "        return self.act(self.norm(x)) + residual\n"
+_NORM = "        return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.eps) * self.weight\n"
 
-import torch
-from torch import nn
-import torch.nn.functional as F
+_ORIGINAL = HONEST_TASKS["block"].source.replace("ROWS", "32")
 
-from block_kernels import norm_act_add
-
-
-class Norm(nn.Module):
-    def __init__(self, size, eps=1e-5):
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(size))
-        self.eps = eps
-
-    def forward(self, x):
-        return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.eps) * self.weight
-
-
-class SquaredRelu(nn.Module):
-    def forward(self, x):
-        return torch.relu(x).square()
-
-
-class Block(nn.Module):
-    def __init__(self, size):
-        super().__init__()
-        self.norm = Norm(size)
-        self.act = SquaredRelu()
-
-    def forward(self, x, residual):
+_BLOCK = _ORIGINAL.replace(_IMPORT, f"{_IMPORT}\nfrom block_kernels import norm_act_add\n").replace(
+    _FORWARD,
+    """\
         out = torch.empty_like(x)
         size = x.shape[-1]
         norm_act_add(x, self.norm.weight, residual, out, x.numel() // size, size, self.norm.eps)
         return out
+""",
+)
+"""The block's forward calls one kernel; norm and activation stay as holders of parameters."""
 
-
-def example():
-    return torch.randn(ROWS, 512), torch.randn(ROWS, 512)
-'''.replace("ROWS", "32")
-
-_OWN_FILE_SPLIT = (
-    _OWN_FILE.replace("import norm_act_add", "import act_add, rms_norm")
+_TWO_CLASSES = (
+    _ORIGINAL.replace(_IMPORT, f"{_IMPORT}\nfrom block_kernels import act_add, rms_norm\n")
     .replace(
-        "        return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.eps) * self.weight",
-        "        out = torch.empty_like(x)\n        rms_norm(x, self.weight, out, *x.shape, self.eps)\n        return out",
+        _NORM,
+        """\
+        out = torch.empty_like(x)
+        rms_norm(x, self.weight, out, *x.shape, self.eps)
+        return out
+""",
     )
     .replace(
-        """        out = torch.empty_like(x)
-        size = x.shape[-1]
-        norm_act_add(x, self.norm.weight, residual, out, x.numel() // size, size, self.norm.eps)
-        return out""",
-        """        normed = self.norm(x)
+        _FORWARD,
+        """\
+        normed = self.norm(x)
         out = torch.empty_like(normed)
         act_add(normed, residual, out, out.numel())
-        return out""",
+        return out
+""",
     )
 )
+"""The norm has a kernel of its own, and so has what follows it."""
 
 _ROW_SUM = """
 static __device__ float row_sum(float v) {
@@ -79,7 +60,7 @@ OWN_FILES = [
     Candidate(
         "a developer's file, its block in one kernel",
         "block",
-        _OWN_FILE,
+        _BLOCK,
         cpp={
             "norm_act_add": """
 #include <cmath>
@@ -129,7 +110,7 @@ extern "C" int norm_act_add(const float* x, const float* weight, const float* re
     Candidate(
         "a developer's file, a kernel in each of two classes",
         "block",
-        _OWN_FILE_SPLIT,
+        _TWO_CLASSES,
         cpp={
             "rms_norm": """
 #include <cmath>

@@ -1,4 +1,8 @@
-"""Every honest candidate of the suite, from the files beside this one."""
+"""Every honest candidate of the suite, from the files beside this one.
+
+None registers an operator of its own: that is made when a change lands, and what the whole process finds under a name would be
+anybody's to change.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,7 @@ from tests.candidates.honest.norms import NORMS
 from tests.candidates.honest.openly import OPENLY
 from tests.candidates.honest.orders import ORDERS
 from tests.candidates.honest.own_files import OWN_FILES
+from tests.candidates.honest.phases import PHASES
 from tests.candidates.honest.pointwise import POINTWISE
 from tests.candidates.honest.products import PRODUCTS
 from tests.candidates.honest.reductions import REDUCTIONS
@@ -45,5 +50,6 @@ HONEST: dict[str, Candidate] = {
         *OWN_FILES,
         *OPENLY,
         *IDIOMS,
+        *PHASES,
     )
 }
