@@ -100,8 +100,9 @@ class Judge:
         self._crew = Crew(self.spec, self._isolation, self._cache, temporary, self._limits, self._check_cancel)
         try:
             with self._crew.pool.shared("task", "loading", self._progress):
+                self._guards = prove_static()
                 self._crew.open()
-                self._guards = prove_static() + prove_dynamic(self._crew, self._isolation.name)
+                self._guards += prove_dynamic(self._crew, self._isolation.name)
             self._crew.rest()
         except ProcessLost as lost:
             self.close()
