@@ -14,15 +14,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
 
-from sandbox.errors import EnvironmentFault
-from sandbox.isolation import Cell, Isolation, best_isolation, probe
-from sandbox.isolation.bubblewrap import Bubblewrap
-from sandbox.isolation.limits import ResourceLimits
-from sandbox.isolation.namespaces import Namespaces
+from sandbox.isolation import Cell, Isolation, probe
 from sandbox.judge import Judge
 from sandbox.verdict import Verdict
 from tests.bench.row import Row
 from tests.bench.workspace import bench_task, edit, make_workspace
+from tests.levels import LOCAL, isolation_named
 
 ROUNDS = 5
 STARTS = 9
@@ -59,15 +56,7 @@ def rows(device: str) -> Iterator[Row]:
 
 def _levels() -> dict[str, Isolation]:
     """Return the levels to be had, the weakest first."""
-    found: dict[str, Isolation] = {_LEAST: ResourceLimits()}
-    for level in (Namespaces(), Bubblewrap()):
-        if not probe(level.name):
-            found[level.name] = level
-    try:
-        found["docker"] = best_isolation("docker")
-    except EnvironmentFault:
-        return found
-    return found
+    return {name: isolation_named(name) for name in (*LOCAL, "docker") if not probe(name)}
 
 
 def _starts(levels: Mapping[str, Isolation]) -> dict[str, float]:

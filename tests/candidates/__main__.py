@@ -1,6 +1,6 @@
 """The table of cheats: what caught each of them, with the static guard and with it looking away.
 
-    python -m tests.candidates [--device cpu|cuda:0] [--only K09 K10] [--minutes 8]
+    python -m tests.candidates [--device cpu|cuda:0] [--only K09 K10] [--minutes 8] [--isolation docker]
 
 Exit status 1 if a cheat was missed or an honest candidate rejected.
 """
@@ -18,6 +18,7 @@ from tests.candidates.cheats.suite import CHEATS
 from tests.candidates.frame import Candidate, Judges, caught_by
 from tests.candidates.honest.suite import HONEST
 from tests.candidates.tasks import TASKS
+from tests.levels import LOCAL, isolation_named
 
 
 def main() -> int:
@@ -26,10 +27,14 @@ def main() -> int:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--only", nargs="*", default=[], help="rows of the catalogue, or parts of names")
     parser.add_argument("--minutes", type=float, default=600.0, help="stop after so many")
+    parser.add_argument(
+        "--isolation", choices=[*LOCAL, "docker"], help="exactly this one; without it, the best there is"
+    )
     options = parser.parse_args()
+    isolation = isolation_named(options.isolation) if options.isolation else None
     wrong, end = 0, time.monotonic() + 60 * options.minutes
     with tempfile.TemporaryDirectory(prefix="candidates-") as folder:
-        judges = Judges(TASKS, Path(folder), options.device)
+        judges = Judges(TASKS, Path(folder), options.device, isolation=isolation)
         try:
             for name, candidate in _chosen(options.device, options.only):
                 if time.monotonic() > end:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from sandbox.isolation import best_isolation
+from sandbox.isolation import Isolation, best_isolation
 from sandbox.judge import Judge
 from sandbox.judge_limits import GIBIBYTE, JudgeLimits, TierLimits
 from sandbox.task import TaskSpec
@@ -104,6 +104,7 @@ class Judges:
     folder: Path
     device: str = "cpu"
     limits: JudgeLimits | None = None
+    isolation: Isolation | None = None
     _open: OrderedDict[str, tuple[Judge, contextlib.ExitStack]] = field(default_factory=OrderedDict)
     _written: int = 0
 
@@ -135,7 +136,7 @@ class Judges:
         spec = write_task(self.tasks[name], name, folder / "project", self.device)
         judge = Judge(
             spec,
-            isolation=best_isolation(),
+            isolation=self.isolation or best_isolation(),
             cache=self.folder / "cache",
             scratch=folder / "scratch",
             limits=limits,

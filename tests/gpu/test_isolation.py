@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from sandbox.isolation import Cell, Isolation, best_isolation, interpreter_paths, probe
-from sandbox.isolation.bubblewrap import Bubblewrap
-from sandbox.isolation.limits import ResourceLimits
-from sandbox.isolation.namespaces import Namespaces
+from sandbox.isolation import LEVELS, Cell, interpreter_paths, probe
+from tests.levels import isolation_named
 
 pytestmark = pytest.mark.gpu
 
@@ -36,13 +33,12 @@ print(total == 1024.0 ** 3, kernels > 0, pinned == 1 << 20, y[0, 0].item() == 2.
 """
 
 
-@pytest.mark.parametrize("make", [Namespaces, Bubblewrap, ResourceLimits, lambda: best_isolation("docker")])
-def test_cuda_and_its_trace_work_in_a_cell(make: Callable[[], Isolation], tmp_path: Path) -> None:
-    name = getattr(make, "name", "docker")
+@pytest.mark.parametrize("name", LEVELS)
+def test_cuda_and_its_trace_work_in_a_cell(name: str, tmp_path: Path) -> None:
     if reason := probe(name):
         pytest.skip(f"{name}: {reason}")
     python = Path(sys.executable)
-    isolation = make()
+    isolation = isolation_named(name)
     cell = Cell(interpreter_paths(python), (tmp_path,), tmp_path, gpu=True)
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     process = isolation.popen([str(python), "-c", COMPUTE], cell, **pipes)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from warpsmith_harness.private_root import SHM_BYTES, is_gpu_device, parents, plan, tmp_bytes, users
+from warpsmith_harness.private_root import SHM_BYTES, is_gpu_device, nearest, parents, plan, tmp_bytes, users
 
 PROGRAM = "bwrap"
 
@@ -45,6 +45,9 @@ def arguments(cell: dict[str, Any], user: int) -> list[str]:
         else:
             told += _file("", place.path)
     for link, target in links:
+        above = nearest(link, places)
+        if above and above.way != "hide":
+            continue  # it is seen there
         told += [*_way_there(link, made), "--symlink", target, link]
     told += _way_there("/etc/passwd", made)
     for path, text in users(user if cell["user"] is None else cell["user"]).items():

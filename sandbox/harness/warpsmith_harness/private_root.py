@@ -147,7 +147,7 @@ def plan(cell: dict[str, Any]) -> tuple[list[tuple[str, str]], list[_Place]]:
         _open_up(ways, links, cell["user"])
     places: list[_Place] = []
     for path in sorted(ways, key=lambda each: each.count("/")):
-        above = _nearest(path, places)
+        above = nearest(path, places)
         if (above.way if above else "hide") != ways[path]:
             places.append(_Place(path, ways[path]))
     return list(links.items()), places
@@ -176,7 +176,7 @@ def _is_closed(path: str, user: int) -> bool:
     return stat.S_ISDIR(found.st_mode) and found.st_mode & needed != needed
 
 
-def _nearest(path: str, places: list[_Place]) -> _Place | None:
+def nearest(path: str, places: list[_Place]) -> _Place | None:
     """Return the deepest place that ``path`` is, or lies in."""
     above = [place for place in places if path == place.path or path.startswith(place.path + "/")]
     return max(above, key=lambda place: len(place.path)) if above else None
@@ -247,7 +247,7 @@ def _restrict(places: list[_Place]) -> None:
         lines = [line.split() for line in file]
     for fields in lines:
         path = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), fields[4])
-        place = _nearest(path, places)
+        place = nearest(path, places)
         if place is None:
             continue
         flags = linux.MS_REMOUNT | linux.MS_BIND | linux.MS_NOSUID | linux.MS_NODEV

@@ -92,9 +92,10 @@ def local_room(request: pytest.FixtureRequest, make_room: MakeRoom) -> Room:
     return make_room(request.param)
 
 
-@pytest.fixture
-def namespaces(make_room: MakeRoom) -> Room:
-    return make_room(Namespaces)
+@pytest.fixture(params=[EVERY[0], EVERY[2]])
+def namespaces(request: pytest.FixtureRequest, make_room: MakeRoom) -> Room:
+    """A room in namespaces, whoever made them."""
+    return make_room(request.param)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What only namespaces promise."""
+"""What only namespaces promise, made by system calls or by bubblewrap."""
 
 import os
 import socket
