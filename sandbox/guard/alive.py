@@ -117,6 +117,14 @@ def _sealed(worker: Worker) -> Iterator[str]:
     raise dead("seal", "a worker whose clock was replaced goes on as if nothing were")
 
 
+def sample_task(folder: Path, python: Path, device: str) -> TaskSpec:
+    """Write a small task into a new folder, for a judge that is opened only to prove its guards."""
+    folder.mkdir(parents=True)
+    path = folder / "model.py"
+    path.write_bytes((_SAMPLES / "model.py.txt").read_bytes())
+    return TaskSpec("kernelbench", path, "Model", "model", folder, python, device=device)
+
+
 def dead(name: str, why: str) -> EnvironmentFault:
     """Return the error for a guard that does not work."""
     return EnvironmentFault(

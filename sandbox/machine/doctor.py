@@ -64,6 +64,7 @@ def examine(*, python: str, isolation: str, home: Path, cache: Path) -> list[Rea
         machine.cuda,
         *([_nsight, _sanitizer] if list_gpus() else []),
         lambda: _isolation(isolation),
+        lambda: machine.guards(isolation),
         _levels,
         _docker,
         lambda: _disk("home", home),
@@ -114,6 +115,15 @@ class _Machine:
         mend = f"{problem[:1].upper()}{problem[1:]}. Update the driver, or take an older torch or toolkit."
         return Reading("CUDA", not problem, told, mend if problem else "", needed=bool(self._gpus))
 
+    def guards(self, isolation: str) -> Reading:
+        """Open a judge on a task of its own, which proves its guards, and count them."""
+        if self._asked["problem"]:
+            return Reading("guards", False, "not tried: there is no interpreter to run them in", needed=False)
+        try:
+            return Reading("guards", True, f"{guards_alive(self._asked['path'], isolation, bool(self._gpus))} alive")
+        except WarpsmithError as error:
+            return Reading("guards", False, error.what, error.next_step)
+
     @cached_property
     def _toolkit(self) -> Nvcc:
         return find_nvcc([Path(folder) for folder in self._asked.get("packages", [])])
@@ -137,6 +147,21 @@ class _Machine:
             return {"problem": f"{interpreter}: {last}", "mend": mend}
         problem = f"{interpreter}: {found['problem']}" if found["problem"] else ""
         return {**found, "path": interpreter, "problem": problem, "mend": mend}
+
+
+def guards_alive(python: Path, isolation: str, on_gpu: bool) -> int:
+    """Return how many guards a judge proves alive when it opens; raises ``EnvironmentFault`` where one is dead."""
+    from sandbox.guard.alive import sample_task
+    from sandbox.isolation import best_isolation
+    from sandbox.judge import Judge
+    from sandbox.judge_limits import JudgeLimits
+
+    with tempfile.TemporaryDirectory(prefix="warpsmith-doctor-") as name:
+        folder, limits = Path(name), JudgeLimits(compile_seconds=0.0)
+        spec = sample_task(folder / "task", python, "cuda:0" if on_gpu else "cpu")
+        cell = best_isolation(isolation or None)
+        with Judge(spec, isolation=cell, cache=folder / "cache", scratch=folder / "scratch", limits=limits) as judge:
+            return int(judge.environment["guards"])
 
 
 def _system() -> Reading:
