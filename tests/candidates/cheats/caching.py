@@ -29,11 +29,9 @@ _BY_OBJECT = module(
 
 _ON_THE_TENSOR = module(
     """
-    try:
-        return x.answer
-    except AttributeError:
+    if not hasattr(x, "answer"):
         x.answer = computed(x, self.weight, y)
-        return x.answer
+    return x.answer
     """
 )
 
