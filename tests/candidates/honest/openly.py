@@ -36,7 +36,7 @@ class ModelNew(nn.Module):
         self.first = nn.Linear(width, width)
         self.norm = nn.LayerNorm(width)
         self.second = nn.Linear(width, width)
-        self.register_buffer("half", torch.tensor(0.5), persistent=False)
+        self.register_buffer("share", torch.tensor(0.5), persistent=False)
         self._buffers_of = {}
 
     def _work(self, x):
@@ -52,7 +52,7 @@ class ModelNew(nn.Module):
         torch.addmm(self.first.bias, x, self.first.weight.t(), out=h)
         norm_tanh(h, self.norm.weight, self.norm.bias, act, *h.shape, self.norm.eps)
         second = torch.mm(act, self.second.weight.transpose(0, 1))
-        return second.add_(self.second.bias).mul_(self.half).add_(x)
+        return second.add_(self.second.bias).mul_(self.share).add_(x)
 """
 
 _GRAPH = """

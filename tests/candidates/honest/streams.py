@@ -1,4 +1,4 @@
-"""Work that is spread and joined before the launcher returns: streams and threads, graphs, scratch from a pool."""
+"""Work that is spread and joined before the launcher returns: streams and sections, graphs, scratch from a pool."""
 
 from __future__ import annotations
 
@@ -55,13 +55,12 @@ extern "C" int mlp(const float* x, const float* up, const float* up_bias, const 
 
 STREAMS = [
     Candidate(
-        "two streams forked and joined by events, or two threads",
+        "two streams forked and joined by events, or two sections",
         "scale_add",
         SCALE_ADD,
         cpp={
             "scale_add": """
 #include <cstdint>
-#include <thread>
 
 static void part(const float* x, const float* w, const float* y, float* out, int64_t rows, int64_t columns) {
   for (int64_t r = 0; r < rows; ++r)
@@ -73,9 +72,13 @@ static void part(const float* x, const float* w, const float* y, float* out, int
 
 extern "C" int scale_add(const float* x, const float* w, const float* y, float* out, int64_t rows, int64_t columns) {
   const int64_t half = rows / 2, at = half * columns;
-  std::thread other(part, x + at, w, y + at, out + at, rows - half, columns);
-  part(x, w, y, out, half, columns);
-  other.join();
+#pragma omp parallel sections num_threads(2)
+  {
+#pragma omp section
+    part(x, w, y, out, half, columns);
+#pragma omp section
+    part(x + at, w, y + at, out + at, rows - half, columns);
+  }
   return 0;
 }
 """

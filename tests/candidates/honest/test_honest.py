@@ -22,7 +22,7 @@ from tests.candidates.tasks import TASKS
 JUDGED = [
     "inline assembly for loads, fma and max",
     "assertions and a debug block that prints",
-    "two streams forked and joined by events, or two threads",
+    "two streams forked and joined by events, or two sections",
     "a side stream of torch that waits and is waited for",
     "a row in dynamic shared memory, or in a thread's own scratch",
     "scratch kept between calls, two kernels",
