@@ -306,11 +306,11 @@ class Worker:
             raise self._ended(f"wrote {error} to the judge's channel", FORGED) from error
 
     def _stands_still(self) -> bool:
-        """Tell whether the worker was stopped; the two processes around it, which are trusted, are woken."""
+        """Tell whether the worker or what it started was stopped; the two processes around it are trusted, and woken."""
         members = self.family()
         for pid in (self.pid, *members[:1]):
             wake(pid)
-        return any(is_stopped(pid) for pid in members[1:2])
+        return any(is_stopped(pid) for pid in members[1:])
 
     def _ended(self, what: str, rule: str = "", *, killed: bool = False) -> WorkerDied:
         """End it for what it did, and return how it died."""
@@ -331,6 +331,7 @@ class Worker:
     def _died(self) -> WorkerDied:
         deadline = time.monotonic() + _ENDING_SECONDS
         while (status := self._zygote.exit_status(self.number)) is None and time.monotonic() < deadline:
+            self._stands_still()  # wakes whoever has to tell
             time.sleep(0.01)
         if status is None:
             self.stop()

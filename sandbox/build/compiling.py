@@ -150,7 +150,7 @@ def _files(
             files.update(halves[source.file].files())
             usual = host_edge(halves[source.file], output, usual)
         elif source.file != calls.FILE:
-            preprocess = shlex.join(target.preprocess_command(source, f"{output}.ii"))
+            preprocess = shlex.join(target.preprocess_command(source, f"{output}.ii.part"))
             edges.append(ninja.edge("preprocess", source.file, f"{output}.ii", preprocess))
         edges.append(ninja.edge("compile", source.file, output, usual))
     objects = [object_path(source.file) for source in sources.sources]

@@ -15,12 +15,12 @@ from sandbox.build.sources import FOLDER
 
 RULES = """\
 rule preprocess
-  command = $run > $out.log 2>&1
+  command = $run > $out.log 2>&1 && mv $out.part $out
 rule inspect
   command = readelf -W -S -s $in > $out && $
     { objdump -d --no-show-raw-insn $in | grep -E "file format|$$(printf '\\t')($calls)" > $out.calls; }
 """
-"""Ninja's rules; ``inspect`` needs ``calls``."""
+"""Ninja's rules; ``inspect`` needs ``calls``, and what ``preprocess`` runs writes a ``.part``: half a text is none."""
 
 SYSTEM_CALLS = r"syscall|sysenter|svc|int +.0x80"
 """Instructions that enter the system's kernel, as the disassembler writes them."""

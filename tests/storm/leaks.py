@@ -75,7 +75,8 @@ class Before:
         for folder in self._folders:
             yield from (f"file {path}" for path in folder.glob("*"))
         for folder in (Path("/tmp"), Path("/dev/shm"), Path.home()):
-            yield from (f"file {path}" for path in folder.glob(f"*{self._mark}*"))
+            found = folder.glob(f"*{self._mark}*")
+            yield from (f"file {path}" for path in found if not any(path in own.parents for own in self._folders))
 
     def _control_groups(self) -> Iterator[str]:
         for name, folder in _groups():

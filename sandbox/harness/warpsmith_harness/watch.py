@@ -1,7 +1,11 @@
 """Watches a candidate's call: what it computes with, whether it has finished when it returns, what it leaves behind.
 
 These checks run beside the candidate, so they hold against what a program does, not against one that rewrites the
-judge in its own memory; against that stand the comparison and the clock, which live in other processes.
+judge in its own memory. What is replaced from Python, or by writing over Python's objects, ``seal`` finds; an answer in
+the worker's place the parent finds, for requests are numbered and followed by a last one. A candidate that gets past the
+static guard and patches machine code, or looks for the seal, can still silence what is found here: that torch computed,
+that inputs were written to, that an output came late. It cannot change what is found in other processes: whether its
+answers are right, on contents nobody can know before, and how long the judge itself waits for them.
 """
 
 from __future__ import annotations
