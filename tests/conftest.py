@@ -36,6 +36,14 @@ def own_queue(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def resting_threads() -> Iterator[None]:
+    """Let threads of torch that wait for each other sleep: where more of them run than processors, spinning takes a quarter."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMP_WAIT_POLICY", "passive")
+        yield
+
+
 def skip_if_disturbed(disturbed: str) -> None:
     """Skip the rest of a test that is about times, when other programs took the processor meanwhile."""
     if disturbed:

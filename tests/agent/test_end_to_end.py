@@ -106,7 +106,7 @@ def recorded(tmp_path_factory):
     folder = tmp_path_factory.mktemp("recorded")
     with OpenAIServer(SCRIPT) as server:
         settings = make_settings(folder, model="openai/test", api_base=server.base_url)
-        done = start_headless(make_spec(folder), settings, json=True).finish()
+        done = start_headless(make_spec(folder, compiled=True), settings, json=True).finish()
     return done, settings, find_session(settings.home, "last"), server.requests
 
 

@@ -152,6 +152,14 @@ async def test_a_server_that_is_down_is_worth_another_try():
         await LiteLLMModel("openai/test", address).answer(MESSAGES, TOOLS, lambda piece: None)
 
 
+async def test_a_server_that_stays_down_is_given_up_after_some_tries(monkeypatch):
+    monkeypatch.setattr("agent.asking.ATTEMPTS", 2)
+    with OpenAIServer([]) as server:
+        pass
+    with pytest.raises(ModelRefused, match=r"openai/test cannot be reached.*asked 2 times"):
+        await persistent_question(server)
+
+
 @pytest.mark.parametrize("name", ["no-such-provider-model", "anthropic/claude-test"])
 async def test_an_unknown_name_and_a_missing_key_are_refusals(name, monkeypatch):
     for variable in [key for key in os.environ if key.startswith("ANTHROPIC_")]:

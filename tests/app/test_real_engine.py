@@ -17,6 +17,7 @@ from app.screens.choice import ChoiceScreen
 from app.screens.session import SessionScreen
 from app.widgets.stream import StreamView
 from sandbox.task import TaskSpec
+from tests.agent.support import UNCOMPILED
 from tests.app import sessions
 from tests.app.conftest import until
 from tests.app.test_ide import see_diff, shown, state
@@ -38,7 +39,7 @@ def begin(tmp_path: Path, recording: Path, spec: TaskSpec) -> WarpsmithApp:
 
 def task(tmp_path: Path) -> TaskSpec:
     inputs = "torch.randn(64, 256), torch.randn(64, 256)"
-    return sessions.project(tmp_path / "project", "cpu").with_changes(init="256", inputs=inputs)
+    return sessions.project(tmp_path / "project", "cpu").with_changes(init="256", inputs=inputs, env=UNCOMPILED)
 
 
 async def ended(pilot: Pilot[None], seconds: float = LONG) -> None:

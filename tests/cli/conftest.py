@@ -112,6 +112,7 @@ def make_cli(folder: Path) -> Cli:
         "WARPSMITH_CACHE": str(folder / "cache"),
         "XDG_CONFIG_HOME": str(folder / "config"),
         "TMPDIR": str(folder / "tmp"),
+        "TORCH_COMPILE_DISABLE": "1",  # a baseline to compile takes twenty seconds of a processor, in every test
         MARK: str(folder),
     }
     return Cli(folder, variables)

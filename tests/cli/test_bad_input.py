@@ -103,14 +103,8 @@ def test_without_a_compiler_it_is_3_and_not_the_candidates_fault(cli: Cli, task:
             "cstdio cstring",
             ["scale_add returned error 5"],
         ),
-        pytest.param(
-            "for (;;) { char* more = (char*)malloc(1 << 28); if (!more) return 5; memset(more, 1, 1 << 28); }",
-            "cstdlib cstring",
-            ["not correct", "scale_add"],
-            marks=pytest.mark.slow,
-        ),
     ],
-    ids=["does not compile", "crashes", "prints 1 GB", "takes all memory"],
+    ids=["does not compile", "crashes", "prints 1 GB"],
 )
 def test_a_bad_kernel_is_1_and_told_with_its_place(
     cli: Cli, task: Path, candidate: Write, before: str, includes: str, words: list[str]
@@ -134,14 +128,6 @@ def test_a_bad_kernel_is_1_and_told_with_its_place(
 def test_bad_python_is_1(cli: Cli, task: Path, candidate: Write, python: str, words: list[str]) -> None:
     done = cli.check(task, candidate(python=python))
     done.says("The candidate is at fault", *words)
-    assert done.code == 1
-    assert not cli.left_behind()
-
-
-@pytest.mark.slow
-def test_a_kernel_that_never_returns_is_1(cli: Cli, task: Path, candidate: Write) -> None:
-    done = cli.check(task, candidate(kernel("for (volatile int i = 0;;) {}")))
-    done.says("did not finish within")
     assert done.code == 1
     assert not cli.left_behind()
 
@@ -216,15 +202,6 @@ def test_no_model_is_3(cli: Cli, task: Path, options: list[str], words: list[str
     cli.variables["OPENAI_API_KEY"] = ""
     done = cli.run("run", task, "--device", "cpu", *options)
     done.says("ended: model_error", *words)
-    assert done.code == 3
-    assert not cli.left_behind()
-
-
-@pytest.mark.slow
-def test_a_server_that_is_not_there_is_3(cli: Cli, task: Path) -> None:
-    server = ["--model", "openai/x", "--api-base", "http://127.0.0.1:1"]
-    done = cli.run("run", task, "--device", "cpu", *server)
-    done.says("openai/x cannot be reached", "Asking again", "ended: model_error")
     assert done.code == 3
     assert not cli.left_behind()
 

@@ -11,10 +11,14 @@ from sandbox.build import build_kernels
 from sandbox.build.signature import parse_launchers
 from sandbox.isolation import best_isolation
 from sandbox.judge import Judge
+from sandbox.judge_limits import JudgeLimits, TierLimits
 from sandbox.target import resolve_target
 
 EXAMPLES = sorted(path.parent for path in SKILLS.glob("*/examples/*/model.py"))
 LAID_OUT = {"model.py", "model_new.py", "kernels"}
+FEW = TierLimits(cases=2, placements=1, profile_seconds=0.2, pairs=6, least_pairs=3)
+LIMITS = JudgeLimits(compile_seconds=0.0, quick=FEW)
+"""Whether an example is right hangs on no time, nor on the baseline that takes longest to make ready."""
 
 
 def workspace(example: Path, folder: Path, suffix: str) -> Path:
@@ -36,7 +40,8 @@ def test_there_are_examples():
 def test_the_judge_accepts_the_kernel(example, device, tmp_path):
     spec = resolve_target(str(example / "model.py"), device=device)
     candidate = workspace(example, tmp_path / "candidate", spec.kernel_suffix)
-    with Judge(spec, isolation=best_isolation(), cache=tmp_path / "cache", scratch=tmp_path / "scratch") as judge:
+    folders = {"cache": tmp_path / "cache", "scratch": tmp_path / "scratch"}
+    with Judge(spec, isolation=best_isolation(), limits=LIMITS, **folders) as judge:
         verdict = judge.check(candidate)
     assert verdict.correct, verdict.to_json()
 

@@ -18,6 +18,8 @@ from sandbox.verdict import Verdict
 from tests.sandbox.judge.conftest import LIMITS
 from tests.scale_task import MODEL_NEW, Write, kernel, reference, write_candidate, write_task
 
+pytestmark = pytest.mark.xdist_group("crowded")
+
 UNIT = 32 << 20
 """Bytes of each of two inputs and the output."""
 COLUMNS = 16384

@@ -34,7 +34,7 @@ def test_a_right_candidate_is_timed_beside_the_baselines(judge: Judge, candidate
     assert verdict.reward in (1, 2)
     assert verdict.candidate_sha256 == digest(read_candidate(folder, judge.spec))
     assert set(verdict.profile.samples) == {"candidate", "eager", "copy"}
-    assert all(len(placements) == 2 and all(placements) for placements in verdict.profile.samples.values())
+    assert all(len(placements) >= 2 and all(placements) for placements in verdict.profile.samples.values())
     assert verdict.profile.baselines["best"].mode == "eager"
     assert "not ready within 0 s" in verdict.profile.baselines["compile"].error
     assert [case.name for case in verdict.verify.cases][:3] == [f"fresh inputs {n}" for n in (1, 2, 3)]
@@ -104,7 +104,7 @@ def test_printing_a_lot_neither_blocks_nor_fails(unguarded: None, judge: Judge, 
       static bool told = false;
       static char line[1 << 20];
       memset(line, 'x', sizeof line);
-      for (int i = 0; !told && i < 300; ++i) if (write(1, line, sizeof line) < 0) return 1;
+      for (int i = 0; !told && i < 100; ++i) if (write(1, line, sizeof line) < 0) return 1;
       told = true;
     """
     verdict = judge.check(candidate(kernel(before=before, includes="cstring unistd.h")))

@@ -15,6 +15,8 @@ from sandbox.verdict import Verdict
 from tests.sandbox.judge.conftest import LIMITS
 from tests.scale_task import MODEL_NEW, REFERENCE, TRAINED, Write, kernel, write_task
 
+pytestmark = pytest.mark.xdist_group("verifying")
+
 ROWS = DynamicSize(("x.0", "y.0"), 1, 99)
 
 BACKWARD = """
