@@ -213,7 +213,7 @@ class Crew:
             sparse: Whether it maps far more memory than it uses.
         """
         return Cell(
-            readable=(*self._readable(), *readable),
+            readable=(*self.readable(), *readable),
             writable=tuple(writable),
             cwd=Path("/tmp"),  # noqa: S108  # its own, and gone with it
             env={**self._worker_variables(), **variables},
@@ -250,7 +250,8 @@ class Crew:
             self.environment["driver"] = watch.driver
             watch.close()
 
-    def _readable(self) -> tuple[Path, ...]:
+    def readable(self) -> tuple[Path, ...]:
+        """Return what every worker may read, and nobody in its cell write: interpreter, project, harness."""
         project = self._spec.root if "." in self._spec.module_name else self._spec.path.parent
         return (*interpreter_paths(self._spec.python), project, HARNESS)
 

@@ -15,6 +15,7 @@ from sandbox.build import ExtraFlags, build_kernels, has_sources
 from sandbox.build.inspection import Inspection
 from sandbox.crew import Crew
 from sandbox.guard import check_source
+from sandbox.guard.mappings import executable, foreign_code
 from sandbox.isolation import Isolation
 from sandbox.judge_limits import JudgeLimits
 from sandbox.plans import CasePlan, drawn_size, plan_cases
@@ -109,6 +110,7 @@ class Trial:
         self._extensions = _extensions_folder(snapshot, files, spec)
         self._manifest: dict[str, Any] | None = None
         self._inspection: Inspection | None = None
+        self._mapped: frozenset[str] = frozenset()
         self._build: BuildReport | None = None
         self._guard: GuardReport | None = None
         self._verify: VerifyReport | None = None
@@ -221,6 +223,7 @@ class Trial:
         if not all(file.exists() for file in library):
             raise ProcessLost("Its compiled kernels were removed meanwhile.")
         worker = self._crew.start_worker([self._snapshot, *library], self._extensions, variables or {})
+        self._mapped = executable(worker.family())
         request = {
             "op": "load",
             "folder": str(self._snapshot),
@@ -255,13 +258,23 @@ class Trial:
             verifier = self._verifier(worker)
             dynamic = [(each, drawn_size(each, self._crew.inputs)) for each in self._spec.dynamic]
             verification = verifier.verify(self._plans(amount.cases), dynamic)
+            found = self._foreign_code(worker)
         finally:
             worker.stop()
+        verification = replace(verification, findings=(*verification.findings, *found))
         if verifier.died is not None:
             self._forgive(verifier.died)
         if verification.failed and _LOST_DEVICE in verification.report.cases[-1].reason:
             return self._located(verification, verification.failed)
         return verification
+
+    def _foreign_code(self, worker: Worker) -> list[Finding]:
+        """Look from outside at what has been mapped to execute since the candidate was loaded."""
+        library = [] if self._manifest is None else [Path(self._manifest["library"])]
+        expected = [*self._crew.readable(), *library, *([self._extensions] if self._extensions else [])]
+        own = self._spec.policy == "own-kernels" and not self._crew.on_gpu
+        after = executable(worker.family())
+        return foreign_code(self._mapped, after, expected, severity="reject" if own else "label")
 
     def _verifier(self, worker: Worker) -> Verifier:
         patience = self._crew.patience(_CALLS_AN_ANSWER)
