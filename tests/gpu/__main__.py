@@ -9,6 +9,7 @@ Each step is a command that also runs alone:
 | step | alone |
 |---|---|
 | ``tests`` | ``python -m pytest -s tests/gpu --deselect tests/gpu/test_kinds.py -m "gpu and not slow"`` |
+| ``storm`` | ``python -m tests.storm --device cuda:0 --verdicts 60`` |
 | ``figures`` | ``python -m tests.gpu.figures --minutes 9`` |
 | ``kinds`` | ``python -m tests.gpu.kinds --minutes 5`` |
 | ``bench`` | ``python -m tests.bench --only verdict`` |
@@ -46,6 +47,9 @@ class Step:
 
 STEPS = (
     Step("tests", 0.2, ["pytest", "-q", "-s", "tests/gpu", "-m", "gpu and not slow", "-p", "no:cacheprovider"]),
+    Step(
+        "storm", 0.3, ["tests.storm", "--device", "cuda:0", "--verdicts", "60", "--seed", "1", "--minutes", "{minutes}"]
+    ),
     Step("figures", 0.3, ["tests.gpu.figures", "--minutes", "{minutes}", "--results", "{out}/figures.jsonl"]),
     Step("kinds", 0.1, ["tests.gpu.kinds", "--minutes", "{minutes}", "--results", "{out}/kinds.jsonl"]),
     Step("bench", 0.1, ["tests.bench", "--only", "verdict"]),

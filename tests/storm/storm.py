@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import random
 import re
-import signal
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from unittest import mock
 
@@ -31,6 +30,8 @@ _LIMITS = JudgeLimits(
     file_bytes=GIBIBYTE,
     quick=TierLimits(cases=2, placements=1, profile_seconds=0.1, pairs=4, least_pairs=3),
 )
+_ON_GPU = {"memory_bytes": 4 * GIBIBYTE, "processes": 256, "load_seconds": 20.0}
+"""A CUDA context alone takes hundreds of megabytes of the host's memory."""
 _USUAL_SECONDS = 1.5
 _BLAMES_THE_MACHINE = "The environment is at fault"
 _ASKED_AGAIN = 3
@@ -106,7 +107,7 @@ class Storm:
             isolation=best_isolation(),
             cache=folder / "cache",
             scratch=folder / "scratch",
-            limits=_LIMITS,
+            limits=_LIMITS if device == "cpu" else replace(_LIMITS, **_ON_GPU),
         )
 
     def run(self, strikes: Sequence[Strike], deadline: float) -> Iterator[Outcome]:
@@ -123,11 +124,13 @@ class Storm:
     def _one(self, strike: Strike, number: int) -> Outcome:
         """Ask for a verdict, and again where the judge says that the machine was at fault."""
         outcome = Outcome(strike)
-        source = f"{strike.made.source}\n// {number}\n"  # compiled anew, so that the compilers are met too
+        met = strike.disturbance
+        anew = met is not None and met.target == "compiler"  # there is one only for what was not compiled before
+        source = f"{strike.made.source}\n// {number if anew else ''}\n"
         python = strike.made.python.replace("STORM", self._mark)
         workspace = write_candidate(self._folder / f"candidate-{number}", source, python, self._suffix)
         started = time.monotonic()
-        hand = Hand(strike.disturbance, _USUAL_SECONDS, self._chance) if strike.disturbance else None
+        hand = Hand(met, _USUAL_SECONDS, self._chance) if met else None
         try:
             while self._blames_the_machine(self._asked(workspace, outcome), outcome):
                 if hand is not None:
@@ -183,6 +186,3 @@ def signal_of(outcome: Outcome) -> str:
     if met is None:
         return ""
     return met.name + ("" if outcome.sent else " (too late)")
-
-
-__all__ = ["Outcome", "Storm", "Strike", "plan", "signal", "signal_of"]

@@ -54,7 +54,16 @@ class TestChannel:
             theirs.receive(1.0)
 
     @pytest.mark.parametrize(
-        "sent", [b"\xff\xff\xff\xff", b"\0\0\0\x02[]", b"\0\0\0\x03xyz"], ids=["huge", "list", "text"]
+        "sent",
+        [
+            b"\xff\xff\xff\xff",
+            b"\0\0\0\x02[]",
+            b"\0\0\0\x03xyz",
+            b"\0\1\0\0" + b"[" * 65536,
+            b"\0\1\0\0" + b'{"id":' + b"9" * 65529 + b"}",
+            b"\0\0\4\xb2" + b'{"a":' * 200 + b"{}" + b"}" * 200,
+        ],
+        ids=["huge", "list", "text", "brackets", "number", "depth"],
     )
     def test_what_is_no_message_is_garbage(self, sent: bytes) -> None:
         ours, theirs = pair()
@@ -178,7 +187,12 @@ class TestOwnership:
         assert self.rules(Activity("void scale<3>(float*)", 7, 5.0)) == []
 
     def test_a_library_that_was_named(self) -> None:
-        assert self.rules(Activity("scale(float*)", 7, 5.0), Activity("sm90_xmma_gemm_f32f32_tn", 7, 50.0)) == []
+        ran = [Activity("scale(float*)", 7, 5.0), Activity("sm90_xmma_gemm_f32f32_tn", 7, 45.0)]
+        assert self.rules(*ran) == ["label library"]
+        [found] = ownership([self.MARKER, *ran], self.MANIFEST, "own-kernels")
+        assert found["evidence"].startswith(
+            "90% of the device time is cuBLAS's, which the policy own-kernels allows: sm90_xmma"
+        )
         manifest = {**self.MANIFEST, "libraries": []}
         assert self.rules(Activity("sm90_xmma_gemm_f32f32_tn", 7, 50.0), manifest=manifest) == ["reject delegation"]
 
