@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from sandbox.guard.policy import policy_text
 from sandbox.reward import undecided
 from sandbox.task import JudgedBy
 from sandbox.task_check import PASSED
@@ -33,7 +34,7 @@ def verdict_text(verdict: Verdict, attempt: int) -> str:
     if verdict.build:
         lines += _build(verdict.build)
     if verdict.guard:
-        lines += _guard(verdict.guard)
+        lines += _guard(verdict.guard, policy_text(verdict))
     if verdict.verify:
         lines += _verify(verdict.verify)
     if verdict.profile:
@@ -57,8 +58,8 @@ def _kernel(name: str, registers: int, shared: int, spilled: int) -> str:
     return f"  {name}: {registers} registers, {shared} bytes shared{spills}"
 
 
-def _guard(guard: GuardReport) -> Iterator[str]:
-    yield f"guard: {'ok' if guard.ok else 'REJECTED'}"
+def _guard(guard: GuardReport, policy: str) -> Iterator[str]:
+    yield f"guard: {f'ok; {policy}' if guard.ok and policy else 'ok' if guard.ok else 'REJECTED'}"
     yield from _first(_FINDINGS, [f"  {f.severity} {f.rule}: {f.evidence}" for f in guard.findings])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from app.badge import isolation_badge
+from sandbox.guard.policy import policy_text
 from sandbox.task_check import PASSED
 from sandbox.timing.floor import share_of_copy
 from sandbox.verdict import (
@@ -31,7 +32,7 @@ def report(verdict: Verdict) -> str:
         *_remarkable(verdict.profile),
         *_task(verdict.task_check),
         *_build(verdict.build),
-        *_guard(verdict.guard),
+        *_guard(verdict.guard, policy_text(verdict)),
         *_verify(verdict.verify),
         *_profile(verdict.profile),
         f"on       {where.get('device', '?')}, torch {where.get('torch', '?')}, isolation {isolation_badge(where) or '?'}",
@@ -61,10 +62,10 @@ def _build(build: BuildReport | None) -> list[str]:
     return lines
 
 
-def _guard(guard: GuardReport | None) -> list[str]:
+def _guard(guard: GuardReport | None, policy: str) -> list[str]:
     if guard is None:
         return []
-    return [f"guard    {mark(guard.ok)}"] + [
+    return [f"guard    {mark(guard.ok)}  {policy}".rstrip()] + [
         f"           {f.severity}: {f.rule}: {f.evidence}" for f in guard.findings[:MOST_ROWS]
     ]
 

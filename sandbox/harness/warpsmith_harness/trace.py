@@ -9,7 +9,7 @@ import re
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
 from torch.autograd import profiler
@@ -27,6 +27,7 @@ _OF_LIBRARY = {
     ),
     "cudnn": re.compile(r"cudnn|conv|xmma|cutlass|fprop|dgrad|wgrad|winograd|nchw|nhwc|implicit|_dw|gemm|nvjet", re.I),
 }
+_LIBRARY_NAMES = {"cublas": "cuBLAS", "cudnn": "cuDNN"}
 _NEGLIGIBLE = 0.01
 _TRIES = 2
 
@@ -147,36 +148,56 @@ def ownership(activities: Sequence[Activity], manifest: Optional[Dict[str, Any]]
 
 
 def _foreign(ran: Sequence[Activity], manifest: Optional[Dict[str, Any]], policy: str) -> List[Finding]:
+    """Say whose the kernels are that are not the candidate's, and how much of the device time they have."""
     total = sum(activity.us for activity in ran) or 1.0
-    others: Dict[str, float] = {}
+    found = []
+    libraries = [activity for activity in ran if _library(activity.name, manifest)]
+    if libraries:
+        share, named = _shares(libraries, total)
+        whose = " and ".join(sorted({_LIBRARY_NAMES[_library(each.name, manifest)] for each in libraries}))
+        evidence = f"{share:.0%} of the device time is {whose}'s, which the policy {policy} allows: {named}"
+        found.append(finding("library", "label", evidence))
+    others = [activity for activity in ran if not _is_own(activity.name, manifest)]
+    if others:
+        share, named = _shares(others, total)
+        evidence = f"{share:.0%} of the device time belongs to kernels that are not the candidate's: {named}"
+        rejected = policy == "own-kernels" and share > _NEGLIGIBLE
+        found.append(finding("delegation", "reject" if rejected else "label", evidence))
+    return found
+
+
+def _shares(ran: Sequence[Activity], total: float) -> Tuple[float, str]:
+    """Return the share of the device time, and the kernels that take most of it."""
+    each: Dict[str, float] = {}
     for activity in ran:
-        if not _is_own(activity.name, manifest):
-            others[activity.name] = others.get(activity.name, 0.0) + activity.us
-    if not others:
-        return []
-    share = sum(others.values()) / total
-    named = ", ".join(
-        f"{name[:100]} ({us:.1f} us)" for name, us in sorted(others.items(), key=lambda item: -item[1])[:5]
-    )
-    evidence = f"{share:.0%} of the device time belongs to kernels that are not the candidate's: {named}"
-    rejected = policy == "own-kernels" and share > _NEGLIGIBLE
-    return [finding("delegation", "reject" if rejected else "label", evidence)]
+        each[activity.name] = each.get(activity.name, 0.0) + activity.us
+    most = sorted(each.items(), key=lambda item: -item[1])[:5]
+    return sum(each.values()) / total, ", ".join(f"{name[:100]} ({us:.1f} us)" for name, us in most)
 
 
 def _is_own(name: str, manifest: Optional[Dict[str, Any]]) -> bool:
+    """Tell whether a kernel is the candidate's, or a library's that it may use."""
     if _OF_TORCH.search(name):
         return False
     if manifest is None:
         return not any(pattern.search(name) for pattern in _OF_LIBRARY.values())
+    return _is_built(name, manifest) or bool(_library(name, manifest))
+
+
+def _is_built(name: str, manifest: Dict[str, Any]) -> bool:
     kernels = manifest["kernels"]
     if any(name in (kernel["demangled"], kernel["mangled"]) for kernel in kernels):
         return True
-    if _base_name(name) in {kernel["base"] for kernel in kernels}:
-        return True
-    allowed = {
-        "cublas" if library.lower().startswith("cublas") else library.lower() for library in manifest["libraries"]
-    }
-    return any(library in _OF_LIBRARY and _OF_LIBRARY[library].search(name) for library in allowed)
+    return _base_name(name) in {kernel["base"] for kernel in kernels}
+
+
+def _library(name: str, manifest: Optional[Dict[str, Any]]) -> str:
+    """Return which of the libraries that the candidate names a kernel belongs to, or an empty text."""
+    if manifest is None or _OF_TORCH.search(name) or _is_built(name, manifest):
+        return ""
+    named = [library.lower() for library in manifest["libraries"]]
+    allowed = ["cublas" if library.startswith("cublas") else library for library in named]
+    return next((each for each in allowed if each in _OF_LIBRARY and _OF_LIBRARY[each].search(name)), "")
 
 
 def _base_name(kernel: str) -> str:
