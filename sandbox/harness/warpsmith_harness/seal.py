@@ -3,8 +3,8 @@
 The candidate shares the worker's process, so whatever it replaces there works for it: what counts operators, reads a
 clock, or sends an answer. Every function of the harness is sealed, with its code, and those of Python and torch that
 it leans on. This finds what a program replaces from Python, or by writing over Python's objects. A candidate that looks
-for the seal itself, or patches machine code, can silence it, and with it every finding of ``watch`` and ``trace``; it
-gains neither a right answer nor a shorter time, for those are found elsewhere.
+for the seal itself, or patches machine code, can silence it, and with it every finding of ``watch`` and ``trace``; see
+there what still holds.
 """
 
 from __future__ import annotations

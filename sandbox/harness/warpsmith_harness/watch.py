@@ -4,8 +4,9 @@ These checks run beside the candidate, so they hold against what a program does,
 judge in its own memory. What is replaced from Python, or by writing over Python's objects, ``seal`` finds; an answer in
 the worker's place the parent finds, for requests are numbered and followed by a last one. A candidate that gets past the
 static guard and patches machine code, or looks for the seal, can still silence what is found here: that torch computed,
-that inputs were written to, that an output came late. It cannot change what is found in other processes: whether its
-answers are right, on contents nobody can know before, and how long the judge itself waits for them.
+that inputs were written to, that an output came late. Its answers have to be right all the same, on contents nobody can
+know before, as another process finds. The judge's own clock holds as far as calls are really made: a worker that is taken
+over wholly can leave out those whose outputs nobody asks for, and then only the floor of the bytes stands against it.
 """
 
 from __future__ import annotations
