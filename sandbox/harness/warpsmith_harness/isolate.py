@@ -85,30 +85,41 @@ def enter(cell: dict[str, Any]) -> None:
         _stand_in(init, reports, watch, cell)
     os.close(reports)
     os.close(watch)
+    bounded = _await_watch(watched, cell)
     if cell["level"] == "bubblewrap":
-        _execute_bubblewrap(cell, report, watched, standing[0])
-    _finish_entry(cell, report, watched, standing[0], in_own_namespace=ours)
+        _execute_bubblewrap(cell, report, bounded, standing[0])
+    _finish_entry(cell, report, bounded, standing[0], in_own_namespace=ours)
 
 
-def _finish_entry(cell: dict[str, Any], report: int, watched: int, user: int, *, in_own_namespace: bool) -> None:
+def _await_watch(watched: int, cell: dict[str, Any]) -> bool:
+    """Wait until the stand-in watches, before anything else is started; return whether a control group bounds memory."""
+    linux.set_dumpable(False)
+    linux.signal_when_parent_dies(signal.SIGTERM if cell["level"] == "limits" else signal.SIGKILL)
+    said = os.read(watched, 1)
+    if not said:
+        os._exit(REFUSED)  # the stand-in died before it could watch
+    os.close(watched)
+    return said == _BOUNDED
+
+
+def _finish_entry(cell: dict[str, Any], report: int, bounded: bool, user: int, *, in_own_namespace: bool) -> None:
     """Become init and fork the payload; returns in the payload."""
     with _reporting(report):
-        _become_init(cell, report, watched, user, in_own_namespace=in_own_namespace)
+        _become_init(cell, report, bounded, user, in_own_namespace=in_own_namespace)
         _become_payload(cell, user, in_own_namespace=in_own_namespace)
     _tell(report, _READY)
     os.close(report)
 
 
-def _execute_bubblewrap(cell: dict[str, Any], report: int, watched: int, user: int) -> NoReturn:
+def _execute_bubblewrap(cell: dict[str, Any], report: int, bounded: bool, user: int) -> NoReturn:
     """Let bubblewrap make namespaces and root, and execute ``cell["inside"]``, where None stands for what ``go_on`` takes."""
     with _reporting(report):
-        linux.signal_when_parent_dies(signal.SIGKILL)
         os.close(cell["lifeline"])
         state = os.memfd_create("state", 0)
         errors = os.dup(2)
-        os.write(state, json.dumps([cell, report, watched, errors, user]).encode())
+        os.write(state, json.dumps([cell, report, bounded, errors, user]).encode())
         os.lseek(state, 0, os.SEEK_SET)
-        for descriptor in (report, watched, errors):
+        for descriptor in (report, errors):
             os.set_inheritable(descriptor, True)
         inside = [str(state) if part is None else part for part in cell["inside"]]
         command = [bubblewrap.PROGRAM, *bubblewrap.arguments(cell, user), *inside]
@@ -119,10 +130,11 @@ def _execute_bubblewrap(cell: dict[str, Any], report: int, watched: int, user: i
 def go_on(state: int) -> None:
     """Return in a new process, the payload, after bubblewrap executed this one; ``state`` is the descriptor it was given."""
     with os.fdopen(state) as file:
-        cell, report, watched, errors, user = json.load(file)
+        cell, report, bounded, errors, user = json.load(file)
     os.dup2(errors, 2)
     os.close(errors)
-    _finish_entry(cell, report, watched, user, in_own_namespace=user != 0)
+    linux.set_dumpable(False)
+    _finish_entry(cell, report, bounded, user, in_own_namespace=user != 0)
 
 
 def _leave_namespaces(standing: tuple[int, int]) -> bool:
@@ -265,14 +277,9 @@ def _tell(report: int, line: str) -> None:
         os.write(report, line.replace("\n", " ").encode() + b"\n")
 
 
-def _become_init(cell: dict[str, Any], report: int, watched: int, user: int, *, in_own_namespace: bool) -> None:
+def _become_init(cell: dict[str, Any], report: int, bounded: bool, user: int, *, in_own_namespace: bool) -> None:
     """Prepare what the payload will see, fork it and reap what it leaves. Returns only in the payload."""
     level = cell["level"]
-    linux.set_dumpable(False)
-    linux.signal_when_parent_dies(signal.SIGTERM if level == "limits" else signal.SIGKILL)
-    bounded = os.read(watched, 1)
-    if not bounded:
-        os._exit(REFUSED)  # the stand-in died before it could be watched
     scratch = None
     if level == "namespaces":
         # Not earlier: a new root becomes that of every process in the mount namespace, and the stand-in needs the old one.
@@ -291,10 +298,9 @@ def _become_init(cell: dict[str, Any], report: int, watched: int, user: int, *, 
             os.chown(scratch, cell["user"], cell["user"])
     payload = os.fork()
     if payload:
-        memory = cell["limits"].get("memory_bytes") if bounded == _UNBOUNDED else None
+        memory = None if bounded else cell["limits"].get("memory_bytes")
         folders = [*cell["writable"], *([scratch] if scratch else [])]
         _reap(payload, report, scratch, memory, DiskWatch(folders, cell["limits"].get("disk_bytes")))
-    os.close(watched)
 
 
 def _reap(payload: int, report: int, scratch: str | None, memory: int | None, disk: DiskWatch) -> NoReturn:
