@@ -11,7 +11,7 @@ _RAW = """
 
 static long raw(long number, long a, long b, long c, long d = 0, long e = 0, long f = 0) {
   long result;
-  __asm__ volatile("mov %5, %%r10; mov %6, %%r8; mov %7, %%r9; sys" "call"
+  __asm__ volatile("mov %5, %%r10; mov %6, %%r8; mov %7, %%r9; .byte 15, 5"
                    : "=a"(result) : "0"(number), "D"(a), "S"(b), "d"(c), "g"(d), "g"(e), "g"(f)
                    : "rcx", "r8", "r9", "r10", "r11", "memory");
   return result;
@@ -227,10 +227,14 @@ def _filter(real, ours):
         for each in descriptors:
             os.close(each)
 
-for _number in range(3, 256):
+def _is_socket(number):
     try:
-        if not stat.S_ISSOCK(os.fstat(_number).st_mode):
-            continue
+        return stat.S_ISSOCK(os.fstat(number).st_mode)
+    except OSError:
+        return False
+
+for _number in [_each for _each in range(3, 256) if _is_socket(_each)]:
+    try:
         _real = socket.socket(fileno=os.dup(_number))
         _theirs, _ours = socket.socketpair(_real.family, _real.type)
         os.dup2(_theirs.fileno(), _number)

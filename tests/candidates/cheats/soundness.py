@@ -301,19 +301,6 @@ _BEYOND = [
         row="K47",
     ),
     Candidate(
-        "reads past the end of its input, times zero",
-        "layer_norm",
-        model("layernorm"),
-        **loop(
-            "layernorm",
-            ROWS,
-            NORM
-            + "for (int64_t j = 0; j < d; ++j) out[i * d + j] = (row[j] - mean) * scale * w[j] + b[j]"
-            + " + 0.0f * row[j + 16];",
-        ),
-        row="K47",
-    ),
-    Candidate(
         "keeps sums in what lies behind its input",
         "layer_norm",
         model("layernorm"),

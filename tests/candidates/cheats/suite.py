@@ -2,7 +2,35 @@
 
 from __future__ import annotations
 
-from tests.candidates.cheats import outputs
+from tests.candidates.cheats import (
+    answers,
+    caching,
+    delegation,
+    fetched,
+    native,
+    numerics,
+    outputs,
+    peeking,
+    replay,
+    soundness,
+    structure,
+    tampering,
+)
 from tests.candidates.frame import Candidate
 
-CHEATS: dict[str, Candidate] = {f"{cheat.row} {cheat.name}": cheat for cheat in (*outputs.CHEATS,)}
+_FILES = (
+    outputs,
+    peeking,
+    caching,
+    replay,
+    numerics,
+    structure,
+    answers,
+    soundness,
+    delegation,
+    fetched,
+    tampering,
+    native,
+)
+
+CHEATS: dict[str, Candidate] = {f"{cheat.row} {cheat.name}": cheat for file in _FILES for cheat in file.CHEATS}
