@@ -49,12 +49,12 @@ class EngineProcess:
         if self.process.poll() is None:
             self.close_stdin()
             try:
-                self.process.wait(10)
+                self.process.wait(60)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
         for thread in self._threads:
-            thread.join(5)
+            thread.join(60)
 
     def send(self, command: commands.Command) -> None:
         self.send_line(json.dumps(commands.to_json(command)))
@@ -88,11 +88,11 @@ class EngineProcess:
             if isinstance(event, kind) and when(event):
                 return event
 
-    def finish(self, seconds: float = 30) -> int:
+    def finish(self, seconds: float = 120) -> int:
         """Wait for the end of the process and return its status; what it still wrote is in ``seen``."""
         status = self.process.wait(seconds)
         for thread in self._threads:
-            thread.join(5)
+            thread.join(60)
         while line := self._queue.get():
             data = json.loads(line)
             self.lines.append(data)
