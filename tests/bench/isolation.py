@@ -16,14 +16,17 @@ from statistics import median
 
 from sandbox.isolation import Cell, Isolation, probe
 from sandbox.judge import Judge
+from sandbox.judge_limits import JudgeLimits
 from sandbox.verdict import Verdict
 from tests.bench.row import Row
 from tests.bench.workspace import bench_task, edit, make_workspace
 from tests.levels import LOCAL, isolation_named
 
-ROUNDS = 5
+ROUNDS = 3
 STARTS = 9
 _LEAST = "limits"
+_LIMITS = JudgeLimits(compile_seconds=0.0)
+"""The usual quick verdict, but for the baselines that torch.compile makes once a task: those have no isolation."""
 
 
 def rows(device: str) -> Iterator[Row]:
@@ -80,7 +83,9 @@ def _verdicts(levels: Mapping[str, Isolation], device: str) -> dict[str, list[Ve
         folder = make_workspace(scratch / "candidate", device)
         cache = scratch / "cache"
         judges = {
-            name: stack.enter_context(Judge(bench_task(device), isolation=level, cache=cache, scratch=scratch))
+            name: stack.enter_context(
+                Judge(bench_task(device), isolation=level, cache=cache, scratch=scratch, limits=_LIMITS)
+            )
             for name, level in levels.items()
         }
         for number in range(ROUNDS + 1):

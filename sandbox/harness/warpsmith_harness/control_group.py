@@ -21,17 +21,21 @@ _REMOVAL_SECONDS = 2.0
 
 
 class ControlGroup:
-    """The groups made for one cell: one in version 2, up to two in version 1, none where they are refused."""
+    """The groups made for one cell: one in version 2, up to two in version 1, none where they are refused.
+
+    Attributes:
+        bounds: What they bound: ``memory``, ``processes``, both or nothing.
+    """
 
     def __init__(self, limits: dict[str, Any]) -> None:
         self._folders: list[str] = []
-        self.bounds_memory = False
+        self.bounds: set[str] = set()
         memory, tasks = limits.get("memory_bytes"), limits.get("processes")
         for controllers, parent in _parents() if memory or tasks else ():
             files = _files(controllers, memory, tasks)
             if files and (folder := _make(parent, files)):
                 self._folders.append(folder)
-                self.bounds_memory |= any(name.startswith("memory.") for name in files)
+                self.bounds |= {"processes" if name.startswith("pids.") else "memory" for name in files}
                 if not controllers:
                     break
 
@@ -41,7 +45,7 @@ class ControlGroup:
             try:
                 _write(f"{folder}/cgroup.procs", pid)
             except OSError:
-                self.bounds_memory = False
+                self.bounds.clear()
 
     def remove(self) -> None:
         """Remove the groups once their processes are gone."""

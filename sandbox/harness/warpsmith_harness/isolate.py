@@ -32,9 +32,10 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from warpsmith_harness import bubblewrap, landlock, linux, private_root, rights, seccomp
+from warpsmith_harness.bounds import Bounds
 from warpsmith_harness.control_group import ControlGroup
 from warpsmith_harness.disk import DiskWatch
-from warpsmith_harness.processes import count_tasks, kill_descendants, memory_of_descendants
+from warpsmith_harness.processes import count_tasks, kill_descendants
 
 REFUSED = 125
 """Exit status of a process that could not enter."""
@@ -42,7 +43,6 @@ REFUSED = 125
 _NAMESPACES = linux.CLONE_NEWIPC | linux.CLONE_NEWNET | linux.CLONE_NEWUTS | linux.CLONE_NEWPID
 _FATAL = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGALRM)
 _READY = "ready"
-_BOUNDED, _UNBOUNDED = b"+", b"-"
 _LOOK_SECONDS = 0.25
 _LONG = 1e6
 _PROGRAMS = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
@@ -91,18 +91,18 @@ def enter(cell: dict[str, Any]) -> None:
     _finish_entry(cell, report, bounded, standing[0], in_own_namespace=ours)
 
 
-def _await_watch(watched: int, cell: dict[str, Any]) -> bool:
-    """Wait until the stand-in watches, before anything else is started; return whether a control group bounds memory."""
+def _await_watch(watched: int, cell: dict[str, Any]) -> list[str]:
+    """Wait until the stand-in watches, before anything else is started; return what a control group bounds."""
     linux.set_dumpable(False)
     linux.signal_when_parent_dies(signal.SIGTERM if cell["level"] == "limits" else signal.SIGKILL)
-    said = os.read(watched, 1)
+    said = os.read(watched, 64)
     if not said:
         os._exit(REFUSED)  # the stand-in died before it could watch
     os.close(watched)
-    return said == _BOUNDED
+    return said.decode().split()
 
 
-def _finish_entry(cell: dict[str, Any], report: int, bounded: bool, user: int, *, in_own_namespace: bool) -> None:
+def _finish_entry(cell: dict[str, Any], report: int, bounded: list[str], user: int, *, in_own_namespace: bool) -> None:
     """Become init and fork the payload; returns in the payload."""
     with _reporting(report):
         _become_init(cell, report, bounded, user, in_own_namespace=in_own_namespace)
@@ -111,7 +111,7 @@ def _finish_entry(cell: dict[str, Any], report: int, bounded: bool, user: int, *
     os.close(report)
 
 
-def _execute_bubblewrap(cell: dict[str, Any], report: int, bounded: bool, user: int) -> NoReturn:
+def _execute_bubblewrap(cell: dict[str, Any], report: int, bounded: list[str], user: int) -> NoReturn:
     """Let bubblewrap make namespaces and root, and execute ``cell["inside"]``, where None stands for what ``go_on`` takes."""
     with _reporting(report):
         os.close(cell["lifeline"])
@@ -166,7 +166,7 @@ def _stand_in(init: int, reports: int, watch: int, cell: dict[str, Any]) -> NoRe
         _end_on_signals(cell)
         group.add(init)
         with contextlib.suppress(BrokenPipeError):
-            os.write(watch, _BOUNDED if group.bounds_memory else _UNBOUNDED)
+            os.write(watch, " ".join(group.bounds).encode() + b"\n")
         said = _await_line(reports, lifeline)
         if said == _READY:
             signal.setitimer(signal.ITIMER_REAL, cell["limits"].get("seconds") or 0)
@@ -277,7 +277,7 @@ def _tell(report: int, line: str) -> None:
         os.write(report, line.replace("\n", " ").encode() + b"\n")
 
 
-def _become_init(cell: dict[str, Any], report: int, bounded: bool, user: int, *, in_own_namespace: bool) -> None:
+def _become_init(cell: dict[str, Any], report: int, bounded: list[str], user: int, *, in_own_namespace: bool) -> None:
     """Prepare what the payload will see, fork it and reap what it leaves. Returns only in the payload."""
     level = cell["level"]
     scratch = None
@@ -298,18 +298,21 @@ def _become_init(cell: dict[str, Any], report: int, bounded: bool, user: int, *,
             os.chown(scratch, cell["user"], cell["user"])
     payload = os.fork()
     if payload:
-        memory = None if bounded else cell["limits"].get("memory_bytes")
+        limits = cell["limits"]
+        memory = None if "memory" in bounded else limits.get("memory_bytes")
+        # The kernel counts the processes of every user but root.
+        tasks = limits.get("processes") if "processes" not in bounded and user == 0 and cell["user"] is None else None
         folders = [*cell["writable"], *([scratch] if scratch else [])]
-        _reap(payload, report, scratch, memory, DiskWatch(folders, cell["limits"].get("disk_bytes")))
+        _reap(payload, report, scratch, Bounds(memory, tasks, DiskWatch(folders, limits.get("disk_bytes"))))
 
 
-def _reap(payload: int, report: int, scratch: str | None, memory: int | None, disk: DiskWatch) -> NoReturn:
+def _reap(payload: int, report: int, scratch: str | None, bounds: Bounds) -> NoReturn:
     """Wait for the payload, collecting every orphan on the way, and report its status; kill it over its limits."""
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD, signal.SIGTERM])
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     _close_all_but(report)
-    status = _await_payload(payload, memory, disk)
+    status = _await_payload(payload, bounds)
     if scratch is not None:
         kill_descendants()
         shutil.rmtree(scratch, ignore_errors=True)
@@ -317,22 +320,19 @@ def _reap(payload: int, report: int, scratch: str | None, memory: int | None, di
     os._exit(0)
 
 
-def _await_payload(payload: int, memory: int | None, disk: DiskWatch) -> int:
-    """Return the payload's wait status; or how it shall end: told to, over ``memory`` bytes held, or too many written."""
-    looks = memory is not None or disk.needed
+def _await_payload(payload: int, bounds: Bounds) -> int:
+    """Return the payload's wait status; or that of how it shall end, told to or over its bounds."""
     while True:
         pid, status = os.waitpid(-1, os.WNOHANG)
         if pid == payload:
             return status
         if pid:
             continue
-        seen = signal.sigtimedwait([signal.SIGCHLD, signal.SIGTERM], _LOOK_SECONDS if looks else _LONG)
+        seen = signal.sigtimedwait([signal.SIGCHLD, signal.SIGTERM], _LOOK_SECONDS if bounds.needed else _LONG)
         if seen is not None and seen.si_signo == signal.SIGTERM:
             return signal.SIGKILL
-        if memory is not None and memory_of_descendants() > memory:
-            return signal.SIGKILL
-        if disk.exceeded():
-            return signal.SIGXFSZ
+        if number := bounds.exceeded():
+            return number
 
 
 def _become_payload(cell: dict[str, Any], user: int, *, in_own_namespace: bool) -> None:
