@@ -46,7 +46,9 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def attacked(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
     folder = tmp_path_factory.mktemp("attacked")
     spec = write_task(folder)
-    (spec.root / ".env").write_text(f"KEY={SECRET}")
+    for place in (spec.root / ".env", folder / "cache/other", folder / "scratch/judge-other/model.py"):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(SECRET)
     limits = replace(LIMITS, call_seconds=4.0, quick=replace(LIMITS.quick, cases=2, placements=1))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HOME", str(home))
@@ -136,7 +138,11 @@ def test_a_planted_key_is_nowhere_to_be_read(check: Check, attacked: Judge, home
     crew = attacked._crew
     assert crew is not None
     assert crew._zygote is not None
-    places = [*(path for path in home.rglob("*") if path.is_file()), attacked.spec.root / ".env"]
+    folder = attacked.spec.root.parent
+    places = [
+        path for root in (home, folder) for path in root.rglob("*") if path.is_file() and "judge-" not in str(path)
+    ]
+    places.append(folder / "scratch/judge-other/model.py")
     pids = [str(pid) for pid in (os.getpid(), crew.bench.pid, crew._zygote.pid)]
     arguments = f"look({[str(path) for path in places]!r}, {pids!r})"
     asked = [sys.executable, "-c", f"{LOOK}\nprint({arguments})"]
@@ -374,8 +380,9 @@ def test_a_machine_that_is_blamed_in_the_workers_place_is_asked_itself(check: Ch
         ("threading.Thread(target=lambda: os.read(channel(), 1 << 20), daemon=True).start(); time.sleep(0.1)", ""),
         ("if os.fork() == 0: time.sleep(60)\nos._exit(0)", "exit status 0"),
         ("os.close(channel()); time.sleep(60)", "closed its channel"),
+        ("import signal; os.kill(os.getpid(), signal.SIGSTOP)", "was stopped (SIGSTOP)"),
     ],
-    ids=["requests are swallowed", "a child keeps the channel", "the channel is closed"],
+    ids=["requests are swallowed", "a child keeps the channel", "the channel is closed", "it stops itself"],
 )
 def test_silence_is_no_answer(check: Check, silence: str, words: str) -> None:
     rejected(check(module(CHANNEL, call=silence)), words or "did not finish within")
