@@ -15,7 +15,9 @@ from sandbox.build import ExtraFlags, build_kernels, has_sources
 from sandbox.build.inspection import Inspection
 from sandbox.crew import Crew
 from sandbox.guard import check_source
+from sandbox.guard.extension import check_extensions
 from sandbox.guard.mappings import executable, foreign_code
+from sandbox.guard.names import POLICY_RULES
 from sandbox.isolation import Isolation
 from sandbox.judge_limits import JudgeLimits
 from sandbox.plans import CasePlan, drawn_size, plan_cases
@@ -255,6 +257,8 @@ class Trial:
         except LoadFailed as failure:
             return Verification(VerifyReport(ok=False, cases=(failed_case("load", str(failure)),)))
         try:
+            if self._extensions is not None:
+                self._add_findings(self._found_in_extensions(self._extensions))
             verifier = self._verifier(worker)
             dynamic = [(each, drawn_size(each, self._crew.inputs)) for each in self._spec.dynamic]
             verification = verifier.verify(self._plans(amount.cases), dynamic)
@@ -267,6 +271,11 @@ class Trial:
         if verification.failed and _LOST_DEVICE in verification.report.cases[-1].reason:
             return self._located(verification, verification.failed)
         return verification
+
+    def _found_in_extensions(self, folder: Path) -> tuple[Finding, ...]:
+        found = check_extensions(folder, self._isolation)
+        lifted = POLICY_RULES if self._spec.policy == "library-ok" else frozenset()
+        return tuple(each for each in found if each.rule not in lifted)
 
     def _foreign_code(self, worker: Worker) -> list[Finding]:
         """Look from outside at what has been mapped to execute since the candidate was loaded."""

@@ -37,6 +37,7 @@ _WATCHED = {
     "mutates": "mutation",
     "reuses": "reused-output",
     "resets": "global-state",
+    "subclasses": "tensor-subclass",
 }
 _WATCHED_ON_GPU = {"late": "late-write", "foreign": "delegation", "idle": "no-launch"}
 """What is found of each built-in cheat of ``warpsmith_harness.prove``."""

@@ -85,7 +85,9 @@ class Pattern(NamedTuple):
 
 
 PATTERNS = (
-    Pattern("process", _PROCESS, re.compile(r"\bstd\s*::\s*(?:thread|jthread|async)\b")),
+    Pattern(
+        "process", _PROCESS, re.compile(r"\bstd\s*::\s*(?:thread|jthread|async)\b(?!\s*::\s*hardware_concurrency)")
+    ),
     Pattern("file-access", _FILES, re.compile(r'"[^"\n]*/(?:proc|etc|dev|sys|tmp|home|root|var)/')),
     Pattern(
         "runs-at-load",
@@ -108,7 +110,12 @@ PATTERNS = (
         "host-copy", "copies to the host", re.compile(r"\bcudaMemcpyDeviceToHost\b|\bcudaMemcpyDefault\b"), "label"
     ),
     Pattern(
-        "clock", "looks at the time", re.compile(r"\bstd\s*::\s*chrono\b|\bclock_gettime\b|\bgettimeofday\b"), "label"
+        "clock",
+        "a kernel may not depend on the time, nor on how often it is called",
+        re.compile(
+            r"\bstd\s*::\s*chrono\b|\b(?:clock_gettime|gettimeofday|timespec_get|__rdtscp?|_rdtscp?|__builtin_ia32_rdtscp?"
+            r"|__builtin_readcyclecounter|omp_get_wtime|omp_get_wtick)\b"
+        ),
     ),
     Pattern("global-state", "the binding selects the device", re.compile(r"\bcudaSetDevice\b"), "label"),
     Pattern(
@@ -127,6 +134,7 @@ PATTERNS = (
 ASSEMBLY = (
     Pattern("process", _ALONE, re.compile(r"\b(?:syscall|sysenter|svc|int\s+\$?0x80)\b")),
     Pattern("file-access", "the assembler may not read files", re.compile(r"\.\s*(?:incbin|include)\b")),
+    Pattern("clock", "a kernel may not depend on the time", re.compile(r"\b(?:rdtscp?|cntvct_el0)\b")),
     Pattern(
         "assembly",
         "an assembler block computes; it defines no data, sections, symbols or macros",

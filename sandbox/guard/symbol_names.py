@@ -29,7 +29,7 @@ _WORDS = """
     pthread_setspecific pthread_key_create pthread_key_delete pthread_mutexattr_init pthread_mutexattr_settype
     pthread_mutexattr_destroy
     cpu_model cpu_indicator_init cpu_features2 emutls_get_address gmon_start gxx_personality_v0 gcc_personality_v0
-    clang_call_terminate sincos sincosf sincosl
+    ffs ffsl ffsll once_proxy libc_single_threaded dynamic_cast clang_call_terminate sincos sincosf sincosl
 """
 _C = frozenset(_WORDS.split())
 """Functions of the C library and of compilers, without leading underscores."""
@@ -59,7 +59,7 @@ _CPP_REFUSED = re.compile(
     r"basic_(?:[io]?fstream|filebuf|file)|__basic_file|stdio_(?:file|sync_file)buf|10filesystem|13random_device"
 )
 _CPP_PROCESS = re.compile(
-    r"St6thread|St7jthread|11this_thread|__future_base|18condition_variable|__thread_helper|__sleep_for"
+    r"St6thread(?!20hardware_concurrency)|St7jthread|11this_thread|__future_base|18condition_variable|__thread_helper|__sleep_for"
 )
 
 _FILES = re.compile(
@@ -94,7 +94,7 @@ _CUDA_REFUSED = re.compile(
     r"|ThreadExit|ThreadSetLimit|UserObject|GraphExecHostNode|DeviceSetCacheConfig|DeviceSetSharedMemConfig|SetValidDevices)\w*"
 )
 
-CLOCKS = frozenset({"time", "clock", "clock_gettime", "gettimeofday"})
+CLOCKS = frozenset({"time", "clock", "clock_gettime", "gettimeofday", "omp_get_wtime", "omp_get_wtick", "timespec_get"})
 
 
 def plain(name: str) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from sandbox.build.inspection import Inspection, ObjectSymbols
 from sandbox.guard.kernel_names import CALLED, OTHER_LIBRARY_CALL, UNMISTAKABLE
 from sandbox.guard.symbol_names import CLOCKS, is_a_librarys, is_known, kind_of, plain
-from sandbox.verdict import Finding, Severity
+from sandbox.verdict import Finding
 
 _UNKNOWN = "a kernel file needs arithmetic, memory, text, containers, OpenMP and CUDA, and not this"
 _OF_STUBS = frozenset({"exit"})
@@ -39,7 +39,9 @@ def _asked(each: ObjectSymbols, own: set[str]) -> Iterator[Finding]:
         if refused:
             yield _finding(refused[0], each.file, f"its object asks for {_shown(name)}: {refused[1]}")
         elif plain(name) in CLOCKS or "6chrono" in name:
-            yield _finding("clock", each.file, f"its object asks for {_shown(name)}: looks at the time", "label")
+            yield _finding(
+                "clock", each.file, f"its object asks for {_shown(name)}: a kernel may not depend on the time"
+            )
 
 
 def refusal(name: str) -> tuple[str, str] | None:
@@ -71,8 +73,8 @@ def _held(each: ObjectSymbols) -> Iterator[Finding]:
         yield _finding("process", each.file, f"its object {why}")
 
 
-def _finding(rule: str, file: str, why: str, severity: Severity = "reject") -> Finding:
-    return Finding(rule, severity, f"{file}: {why}")
+def _finding(rule: str, file: str, why: str) -> Finding:
+    return Finding(rule, "reject", f"{file}: {why}")
 
 
 def _shown(name: str) -> str:

@@ -25,6 +25,7 @@ _CPU_FLUSH_BYTES = 32 * 1024 * 1024
 _CYCLES_PER_US = 2_000.0
 _LEAST_FILL_CYCLES = 100_000
 _MOST_FILL_CYCLES = 40_000_000
+_POISONED_BYTES = 64 * 1024 * 1024
 _WARM_UP_CALLS = 3
 _HOST_CALLS = 5
 
@@ -89,6 +90,20 @@ def _roll_into(source: torch.Tensor, target: torch.Tensor, shift: int) -> None:
 def _flat(tensor: torch.Tensor) -> torch.Tensor:
     memory = tensor.as_strided((span(tensor),), (1,))
     return (torch.view_as_real(memory).flatten() if memory.is_complex() else memory).view(torch.uint8)
+
+
+def _sizes(output: Any) -> List[int]:
+    """Return the bytes of the memory that goes back to the allocator with an output: left as it is, it holds an answer."""
+    tensors = [tensor for tensor in values.flatten(output)[0] if tensor.layout == torch.strided]
+    sizes = (tensor.untyped_storage().nbytes() for tensor in tensors)
+    return [size for size in sizes if 0 < size <= _POISONED_BYTES]
+
+
+def _overwrite(sizes: List[int]) -> None:
+    """Leave poison in the host's memory that is handed out next; on one thread, as all that surrounds a call."""
+    blocks = [torch.empty(size, dtype=torch.uint8) for size in sizes]
+    for block, size in zip(blocks, sizes):
+        ctypes.memset(block.data_ptr(), 0xFF, size)
 
 
 class Stopwatch:
@@ -169,7 +184,9 @@ class CpuStopwatch(Stopwatch):
             times.append((time.perf_counter_ns() - started) / 1000)
             if number == keep:
                 kept = output
+            sizes = _sizes(output)
             del output
+            _overwrite(sizes)
         return times, kept
 
     def latency(self, call: Call, arena: Arena, turns: Sequence[Turn]) -> List[float]:
@@ -212,7 +229,9 @@ class CudaStopwatch(Stopwatch):
             times.append(self._start.elapsed_time(self._end) * 1000)
             if number == keep:
                 kept = output
+            sizes = _sizes(output)
             del output
+            values.poison_memory(sizes, self._device)
         return times, kept
 
     def _queue(self, call: Call, arena: Arena, turn: Turn, cold: bool, cycles: int) -> Tuple[Any, bool]:

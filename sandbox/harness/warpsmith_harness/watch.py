@@ -59,6 +59,7 @@ ARRANGEMENTS = frozenset(
 )
 """Operators that allocate, copy, cast or fill: they arrange memory and compute nothing."""
 
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
 _HELD_BYTES = 512 * 1024 * 1024
 _LARGE_BYTES = 256 * 1024 * 1024
 """Above this nothing is kept twice: the device may have no room for it."""
@@ -257,12 +258,21 @@ class Guards:
         outputs, structure, found = call_watched(call, self._device, sizes, watch)
         found += mutation(sums.changed()) + self.lasting()
         found += delegation(watch.computed if watch else {}, self._policy)
+        found += not_plain(outputs)
         self._held.hold(outputs, own)
         return outputs, structure, found
 
     def lasting(self) -> List[Finding]:
         """Return what the calls so far have left behind: earlier outputs written over, torch set otherwise."""
         return self._held.findings() + changed_settings(self._settings)
+
+
+def not_plain(outputs: Sequence[torch.Tensor]) -> List[Finding]:
+    """Return a finding for outputs that are more than tensors: such a thing can compute when somebody looks at it."""
+    names = sorted({type(output).__name__ for output in outputs if type(output) not in _PLAIN})
+    if not names:
+        return []
+    return [finding("tensor-subclass", "reject", f"an output is a {', '.join(names)}, and must be a plain tensor")]
 
 
 def settings() -> Dict[str, str]:

@@ -45,7 +45,7 @@ from warpsmith_harness.transport import (
     unpack,
     views,
 )
-from warpsmith_harness.watch import Checksums, Finding, Guards, mutation, poisoned_memory
+from warpsmith_harness.watch import Checksums, Finding, Guards, mutation, not_plain, poisoned_memory
 
 
 class Worker:
@@ -257,6 +257,8 @@ class Worker:
         if kept is None:
             return answer
         outputs, structure = values.flatten(kept)
+        for each in not_plain(outputs):
+            raise CandidateProblem(f"In a timed call {each['evidence']}.")
         return {**answer, **self._send(structure, outputs, [])}
 
     def _launches(self, request: Message) -> Message:  # noqa: ARG002  # every operation takes its request

@@ -224,7 +224,7 @@ HONEST_NAMES = """
     cudaFuncSetAttribute cudaLaunchKernelExC cudaLaunchCooperativeKernel cudaGraphLaunch cudaStreamBeginCapture atexit
     cublasSgemm_v2 cublasLtMatmul cublasGemmEx cudnnConvolutionForward cudnnSetStream __memcpy_chk __fprintf_chk
     __isoc23_strtol _ZGVdN8v_expf __expf_finite __udivti3 __extendhfsf2 __mulsc3 _ZSt9terminatev __kmpc_fork_call
-    _ZnwmSt11align_val_t
+    _ZnwmSt11align_val_t __once_proxy __libc_single_threaded __dynamic_cast ffsll _ZNSt6thread20hardware_concurrencyEv
 """
 
 
