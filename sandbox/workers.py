@@ -355,5 +355,7 @@ def _ending(status: int) -> str:
         number = os.WTERMSIG(status)
         if number == signal.SIGKILL:
             return "was killed (SIGKILL), most likely for using too much memory"
+        if number == signal.SIGXFSZ:
+            return "was ended for writing more to the disk than it may (SIGXFSZ)"
         return f"crashed with {signal.Signals(number).name}"
     return f"ended its process with exit status {os.WEXITSTATUS(status)}"
