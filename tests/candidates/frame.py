@@ -26,11 +26,12 @@ CPU_LIMITS = JudgeLimits(
     compile_seconds=0.0,
     optional_seconds=600.0,
     call_seconds=6.0,
-    memory_bytes=GIBIBYTE,
+    memory_bytes=3 * GIBIBYTE,
     quick=TierLimits(cases=3, placements=2, profile_seconds=0.1, pairs=4, least_pairs=3),
     full=TierLimits(cases=4, placements=3, profile_seconds=0.2, pairs=4, least_pairs=3),
 )
-"""Everything is verified and guarded as always; only the timing is short, and no baseline is compiled."""
+"""Everything is verified and guarded as always; only the timing is short, and no baseline is compiled. The memory is what
+``load_inline`` needs to compile torch's headers."""
 
 CUDA_LIMITS = JudgeLimits(compile_seconds=0.0, call_seconds=10.0)
 

@@ -4,8 +4,7 @@ All of them together take several minutes: ``python -m tests.candidates`` judges
 ``python -m tests.candidates.compiled`` compiles the CUDA ones. Here the text of every one is looked at, and those are judged
 whose style gives a judge most to mistake: they keep something between calls, spread work and join it, write in place, train,
 change layouts, compute in narrow numbers, stand beside other classes or torch's own operators, or hide their arithmetic in
-assembly, tables and containers. An answer with ``load_inline`` takes half a minute to build and is judged in
-``tests/sandbox/judge``.
+assembly, tables and containers. An answer with ``load_inline``, half a minute to build, is among the others.
 """
 
 from __future__ import annotations
