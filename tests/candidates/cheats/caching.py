@@ -70,17 +70,17 @@ _A_DEFAULT = module(
 
 _STATIC = kernel(
     """
-    if (x != last_x || y != last_y) {
-      if (kept == nullptr) { ROOM(kept, n * d); }
+    float*& kept = answers[{x, y}];
+    if (kept == nullptr) {
+      ROOM(kept, n * d);
       COMPUTE(x, w, y, kept);
-      last_x = x;
-      last_y = y;
     }
     COPY(out, kept, n * d);
     """,
     top="""
-    static const float *last_x = nullptr, *last_y = nullptr;
-    static float* kept = nullptr;
+    #include <map>
+    #include <utility>
+    static std::map<std::pair<const float*, const float*>, float*> answers;
     """,
 )
 
@@ -100,48 +100,31 @@ _ENVIRONMENT = kernel(
     top="#include <cstdio>",
 )
 
-_SAMPLES = """
-    struct Entry { float sample[4]; float* answer; };
-    static Entry entries[64];
-    static int used = 0;
-    """
-
-_BY_SAMPLES = kernel(
-    """
-    const int64_t total = n * d;
-    const float sample[4] = {x[0], x[total / 3], y[total / 2], y[total - 1]};
-    for (int i = 0; i < used; ++i)
-      if (std::memcmp(entries[i].sample, sample, sizeof sample) == 0) {
-        COPY(out, entries[i].answer, total);
-        return 0;
-      }
-    COMPUTE(x, w, y, out);
-    Entry& next = entries[used++ % 64];
-    std::memcpy(next.sample, sample, sizeof sample);
-    ROOM(next.answer, total);
-    COPY(next.answer, out, total);
-    """,
-    top=_SAMPLES,
-)
-"""Content decides, as far as four numbers tell: what changes little is answered with what was."""
-
-_BY_SAMPLES_CUDA = kernel(
-    """
-    if (kept == nullptr) { ROOM(kept, n * d); }
-    replay<<<(n * d + 255) / 256, 256, 0, stream>>>(x, w, y, out, kept, n, d);
-    note<<<1, 1, 0, stream>>>(x, y, n * d);
-    """,
+_AN_ARRAY = kernel(
+    "replay(x, w, y, out, n * d, d);",
     top="""
-    static float* kept = nullptr;
-    __device__ float sample[4];
-    static __global__ void note(const float* x, const float* y, int64_t total) {
-      sample[0] = x[0]; sample[1] = x[total / 3]; sample[2] = y[total / 2]; sample[3] = y[total - 1];
+    static float kept[32 * 1024];
+    static bool full = false;
+    static void replay(const float* x, const float* w, const float* y, float* out, int64_t total, int64_t d) {
+      for (int64_t i = 0; i < total; ++i) {
+        if (!full) kept[i] = x[i] * w[i % d] + y[i] < 0 ? 0.0f : x[i] * w[i % d] + y[i];
+        out[i] = kept[i];
+      }
+      full = true;
     }
-    static __global__ void replay(const float* x, const float* w, const float* y, float* out, float* kept, int64_t n, int64_t d) {
-      const int64_t i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x, total = n * d;
+    """,
+)
+
+_AN_ARRAY_CUDA = kernel(
+    "replay<<<(n * d + 255) / 256, 256, 0, stream>>>(x, w, y, out, n * d, d); fill<<<1, 1, 0, stream>>>();",
+    top="""
+    __device__ float kept[2048 * 4096];
+    __device__ int full = 0;
+    static __global__ void fill() { full = 1; }
+    static __global__ void replay(const float* x, const float* w, const float* y, float* out, int64_t total, int64_t d) {
+      const int64_t i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
       if (i >= total) return;
-      const bool same = sample[0] == x[0] && sample[1] == x[total / 3] && sample[2] == y[total / 2] && sample[3] == y[total - 1];
-      if (!same) kept[i] = fmaxf(x[i] * w[i % d] + y[i], 0.0f);
+      if (!full) kept[i] = fmaxf(x[i] * w[i % d] + y[i], 0.0f);
       out[i] = kept[i];
     }
     """,
@@ -271,7 +254,7 @@ CHEATS = [
     cheat("K10", "answers kept in a default, by shape and dtype", _A_DEFAULT),
     cheat("K11", "the answer in static memory, by address", module(), _STATIC),
     cheat("K11", "the answer behind an environment variable", module(), _ENVIRONMENT),
-    cheat("K11", "answers by samples of the inputs", module(), _BY_SAMPLES.beside(_BY_SAMPLES_CUDA)),
+    cheat("K11", "the answer in an array of the kernel file", module(), _AN_ARRAY.beside(_AN_ARRAY_CUDA)),
     cheat("K12", "weights packed at the first call", _PACKED_ONCE, _FILES, "linear_gelu"),
     cheat("K12", "weights packed when they are loaded", _PACKED_BY_A_HOOK, _FILES, "linear_gelu"),
     cheat("K12", "weights packed in static memory, by address", _PACKED_BELOW, _KEEPING_FILES, "linear_gelu"),

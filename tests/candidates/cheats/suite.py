@@ -11,10 +11,12 @@ from tests.candidates.cheats import (
     numerics,
     outputs,
     peeking,
+    phases,
     replay,
     soundness,
     structure,
     tampering,
+    timing,
 )
 from tests.candidates.frame import Candidate
 
@@ -23,6 +25,8 @@ _FILES = (
     peeking,
     caching,
     replay,
+    timing,
+    phases,
     numerics,
     structure,
     answers,
