@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -20,6 +21,9 @@ LIMITS = JudgeLimits(
     quick=TierLimits(cases=3, placements=2, profile_seconds=0.1, pairs=4, least_pairs=3),
     full=TierLimits(cases=4, placements=5, profile_seconds=0.2, pairs=4, least_pairs=3),
 )
+
+BRIEF = replace(LIMITS, full=replace(LIMITS.full, placements=1))
+"""For full verdicts that are looked at for what they verify, and not for what they time."""
 
 
 @pytest.fixture

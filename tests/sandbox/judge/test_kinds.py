@@ -10,7 +10,7 @@ import pytest
 from sandbox.isolation import best_isolation
 from sandbox.judge import Judge
 from tests.gpu.kinds.kinds import write_kind, wrongs
-from tests.sandbox.judge.conftest import LIMITS
+from tests.sandbox.judge.conftest import BRIEF, LIMITS
 
 pytestmark = pytest.mark.xdist_group("judge")
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.xdist_group("judge")
 @pytest.mark.parametrize("kind", ["complex_views", "in_place", "train_mode"])
 def test_the_reference_is_right(kind: str, tmp_path: Path, cache: Path) -> None:
     spec, candidate = write_kind(kind, tmp_path, "cpu")
-    with Judge(spec, isolation=best_isolation(), cache=cache, scratch=tmp_path / "scratch", limits=LIMITS) as judge:
+    with Judge(spec, isolation=best_isolation(), cache=cache, scratch=tmp_path / "scratch", limits=BRIEF) as judge:
         verdict = judge.check(candidate, "full")
     assert wrongs(replace(verdict, reward=None)) == []  # that it wins nothing takes a machine that does nothing else
 

@@ -12,7 +12,7 @@ from sandbox.isolation import best_isolation
 from sandbox.judge import Judge
 from sandbox.task import DynamicSize
 from sandbox.verdict import Verdict
-from tests.sandbox.judge.conftest import LIMITS
+from tests.sandbox.judge.conftest import BRIEF
 from tests.scale_task import MODEL_NEW, REFERENCE, TRAINED, Write, kernel, write_task
 
 pytestmark = pytest.mark.xdist_group("verifying")
@@ -49,7 +49,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Iterator[J
     """The shared task with rows of any number, and trained."""
     folder = tmp_path_factory.mktemp("trained")
     spec = write_task(folder, dynamic=(ROWS,), gradients=True)
-    with Judge(spec, isolation=best_isolation(), cache=cache, scratch=folder / "scratch", limits=LIMITS) as opened:
+    with Judge(spec, isolation=best_isolation(), cache=cache, scratch=folder / "scratch", limits=BRIEF) as opened:
         yield opened
 
 
@@ -238,7 +238,7 @@ class TestOtherMode:
     def test_a_kernel_for_eval_mode_alone(self, tmp_path: Path, cache: Path, normed: Path) -> None:
         spec = write_task(tmp_path, BATCH_NORM)
         scratch = tmp_path / "scratch"
-        with Judge(spec, isolation=best_isolation(), cache=cache, scratch=scratch, limits=LIMITS) as judge:
+        with Judge(spec, isolation=best_isolation(), cache=cache, scratch=scratch, limits=BRIEF) as judge:
             verdict = judge.check(normed, "full")
         assert verdict.verify.ok, verdict.reason
         assert any(note.startswith("in train mode it does not answer as the original") for note in verdict.verify.notes)
@@ -246,6 +246,6 @@ class TestOtherMode:
 
 def test_sizes_that_cannot_be(tmp_path: Path, cache: Path) -> None:
     spec = write_task(tmp_path, REFERENCE, dynamic=(DynamicSize(("x.0",), 2, 64),))
-    judge = Judge(spec, isolation=best_isolation(), cache=cache, scratch=tmp_path / "scratch", limits=LIMITS)
+    judge = Judge(spec, isolation=best_isolation(), cache=cache, scratch=tmp_path / "scratch", limits=BRIEF)
     with pytest.raises(TaskError, match="runs at no other size than the drawn one"):
         judge.open()
