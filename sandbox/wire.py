@@ -36,6 +36,7 @@ from warpsmith_harness.protocol import (  # noqa: E402
     ChannelTimeout,
     Message,
     pair,
+    signature,
 )
 
 __all__ = [
@@ -57,6 +58,7 @@ __all__ = [
     "device_name",
     "open_queue",
     "pair",
+    "signature",
     "sweep_control_groups",
     "user_name",
 ]

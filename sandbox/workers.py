@@ -25,7 +25,7 @@ from sandbox.processes import (
     wake,
 )
 from sandbox.task import TaskSpec
-from sandbox.wire import Channel, ChannelClosed, ChannelGarbage, ChannelTimeout, Message, pair
+from sandbox.wire import Channel, ChannelClosed, ChannelGarbage, ChannelTimeout, Message, pair, signature
 
 SLICE_SECONDS = 0.05
 KILL_SECONDS = 8.0
@@ -248,6 +248,8 @@ class Worker:
         answer = self._receive(timeout)
         if answer.get("id") != number:
             raise self._ended("answered what it was not asked", FORGED)
+        if answer.get("signature") != signature(answer, number):
+            raise self._ended("sent an answer that was changed on its way", FORGED)
         self._raise_problem(answer)
         return answer
 

@@ -7,6 +7,7 @@ File descriptors travel beside a frame where the receiver asks for them. Both en
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import select
@@ -149,6 +150,12 @@ class Channel:
             parts.append(part)
             missing -= len(part)
         return b"".join(parts), found
+
+
+def signature(answer: Message, number: int) -> str:
+    """Return what belongs to an answer and the number of its request: whoever changes one on its way has to know it."""
+    body = json.dumps({key: value for key, value in answer.items() if key not in ("id", "signature")})
+    return hashlib.blake2s(body.encode(), key=number.to_bytes(8, "big"), digest_size=8).hexdigest()
 
 
 def pair() -> Tuple[socket.socket, socket.socket]:

@@ -26,7 +26,7 @@ from warpsmith_harness.lent import LentArena, tidy, time_once_warm
 from warpsmith_harness.load import LoadedTask
 from warpsmith_harness.placement import time_side
 from warpsmith_harness.problems import CandidateProblem, place, summary
-from warpsmith_harness.protocol import Channel, ChannelClosed, Message
+from warpsmith_harness.protocol import Channel, ChannelClosed, Message, signature
 from warpsmith_harness.prove import break_seal, prove
 from warpsmith_harness.refusals import is_refusal
 from warpsmith_harness.seal import seal
@@ -101,7 +101,7 @@ class Worker:
                 refused = bool(request.get("refusable")) and is_refusal(error, self._task.device)
                 answer = {"problem": _describe(error, self._folder, refused)}
             check_seal()
-            send({**answer, "id": request["id"]})
+            send({**answer, "id": request["id"], "signature": signature(answer, request["id"])})
 
     def _load(self, request: Message) -> Message:
         """Bind the kernels and build the candidate from ``folder``, on ``threads`` threads."""

@@ -318,6 +318,7 @@ def test_a_signal_handler_that_ends_it_is_no_answer(check: Check) -> None:
 
 CHANNEL = '''
 import json, os, stat, struct, sys, threading, time
+from warpsmith_harness.protocol import signature
 
 def channel():
     """Find the socket among the descriptors."""
@@ -336,6 +337,8 @@ def request():
     return frame.f_locals["request"]
 
 def send(message):
+    if "id" in message:
+        message = {**message, "signature": signature(message, message["id"])}
     body = json.dumps(message).encode()
     write(struct.pack(">I", len(body)) + body)
 
@@ -355,6 +358,7 @@ FORGED = {
     "times without end": "if request()['op'] == 'time': send({'id': request()['id'], 'us': [1e999] * 64})",
     "junk": r"write(b'\0\0\0\x10' + b'{' * 16)",
     "data without end": "while True: send({**EMPTY, 'id': 1})",
+    "an answer to another request": "request()['id'] ^= 1",
     "a problem that is none": "send({'id': request()['id'], 'problem': [1, 2]})",
     "findings that are none": "send({**EMPTY, 'id': request()['id'], 'findings': [None]})",
 }
