@@ -37,24 +37,9 @@ _TOP_BODY = """
     for (int t = 0; t < 8; ++t) out[i * 8 + t] = best[t];
 """
 
-_TWO_OF_EIGHT = """
-    for (int64_t j = 0; j + 8 <= d; j += 8) {
-      float first = -3e38f, second = -3e38f;
-      for (int64_t k = j; k < j + 8; ++k) {
-        const float v = row[k];
-        second = v > first ? first : (v > second ? v : second);
-        first = v > first ? v : first;
-      }
-      insert(best, first);
-      insert(best, second);
-    }
-"""
+_HISTORY = "const float* x, const float* decay, float* out, int64_t n, int64_t length, int64_t c"
 
-_TRUNCATED = [
-    Candidate(
-        "the last 16 steps of a decay that begins at one half",
-        "history",
-        """
+_HISTORY_PYTHON = """
 import torch
 from torch import nn
 from kernels import history
@@ -68,25 +53,36 @@ class ModelNew(nn.Module):
         out = torch.empty_like(x)
         history(x, self.decay, out, x.numel(), x.shape[1], x.shape[2])
         return out
-""",
-        **loop(
-            "history",
-            "const float* x, const float* decay, float* out, int64_t n, int64_t length, int64_t c",
-            """
+"""
+
+_STEPS = """
     const int64_t at = i / c % length;
     const float keep = 1.0f / (1.0f + expf(-decay[i % c]));
     float state = 0;
-    for (int64_t back = at < 16 ? at : 16; back >= 0; --back) state = keep * state + (1 - keep) * x[i - back * c];
+    for (int64_t back = BACK; back >= 0; --back) state = keep * state + (1 - keep) * x[i - back * c];
     out[i] = state;
-""",
-        ),
+"""
+
+_TRUNCATED = [
+    Candidate(
+        "the last 16 steps of a decay that begins at one half",
+        "history",
+        _HISTORY_PYTHON,
+        **loop("history", _HISTORY, _STEPS.replace("BACK", "at < 16 ? at : 16")),
         row="K39",
     ),
     Candidate(
-        "the largest eight from the two largest of every eight neighbours",
-        "top",
-        _TOP_PYTHON,
-        **loop("top", _TOP, _TOP_BODY.replace("LOOK", _TWO_OF_EIGHT), top=_INSERT),
+        "blocks of steps that look a little into the one before",
+        "history",
+        _HISTORY_PYTHON,
+        **loop("history", _HISTORY, _STEPS.replace("BACK", "at < 32 ? at : at % 16 + 14")),
+        row="K39",
+    ),
+    Candidate(
+        "one decay for all channels, since they begin alike",
+        "history",
+        _HISTORY_PYTHON,
+        **loop("history", _HISTORY, _STEPS.replace("BACK", "at").replace("decay[i % c]", "decay[0]")),
         row="K39",
     ),
     Candidate(
@@ -100,6 +96,7 @@ class ModelNew(nn.Module):
             top=_INSERT,
         ),
         row="K39",
+        tier="full",
     ),
 ]
 
