@@ -1,7 +1,7 @@
 """Decides the cases of each tier: what a candidate is asked before it is timed.
 
-Quick asks for fresh inputs under randomised state and poisoned memory, and once for gradients and for another size where
-the task has them. Full asks whatever honest use may bring as well:
+Quick asks for fresh inputs under randomised state and poisoned memory, for the last of them with a few elements changed, and
+once for gradients and for another size where the task has them. Full asks whatever honest use may bring as well:
 other distributions, layouts, sizes and modes, calls in a row, and gradients where the module is trained.
 """
 
@@ -48,7 +48,8 @@ class CasePlan:
 
     Attributes:
         name: What a person calls it.
-        variant: What the bench draws (``warpsmith_harness.variants.Variant``); empty for fresh inputs.
+        variant: What the bench draws (``warpsmith_harness.variants.Variant``); empty for fresh inputs, and ``little`` for the
+            last question with a few elements changed.
         watch: What the worker looks at beside its answer: ``operators``, ``device``, or nothing.
         calls: Calls in a row, each on other inputs, with nothing looked at before the last.
         repeats: Calls in a row on the same inputs.
@@ -83,6 +84,7 @@ def plan_cases(
     watched = ["operators"] if spec.device == "cpu" else ["operators", "device"]
     watches = watched + [""] * count
     plans = [CasePlan(f"fresh inputs {number + 1}", watch=watches[number]) for number in range(count)]
+    plans.append(CasePlan("a few elements changed", {"little": True}))
     if tier == "quick":
         return [*plans, *list(_gradients(spec, inputs))[:1], *list(_sizes(spec.dynamic, inputs))[-1:]]
     if not mutates:

@@ -312,7 +312,8 @@ class Trial:
         if self._given_plans:
             return self._given_plans
         if self._crew.crowded:
-            return plan_cases(self._spec, "quick", min(count, _CROWDED_CASES[self._tier]), self._crew.inputs, False)
+            plans = plan_cases(self._spec, "quick", min(count, _CROWDED_CASES[self._tier]), self._crew.inputs, False)
+            return [plan for plan in plans if "little" not in plan.variant]
         return plan_cases(self._spec, self._tier, count, self._crew.inputs, bool(self._crew.accepted["mutates"]))
 
     def _refute(self, failed: TransportFailed) -> None:

@@ -9,6 +9,7 @@ from torch import nn
 
 from warpsmith_harness.baselines import Baselines
 from warpsmith_harness.candidate import state
+from warpsmith_harness.little import changed_a_little
 from warpsmith_harness.load import LoadedTask
 from warpsmith_harness.placement import Placement, time_side
 from warpsmith_harness.problems import TaskProblem
@@ -154,6 +155,10 @@ class Copies:
         variant, calls = request["variant"], request["calls"]
         if not variant and calls == 1:
             return self._ahead.pop() if self._ahead else self._examiner.draw()
+        if variant.get("little"):
+            if not self._asked:
+                raise Skipped
+            return changed_a_little(self._asked[-1], self._task, self._reference, self._examiner)
         # Calls in a row share a state: a question that was drawn ahead has another than the reference has by now.
         question = self._variants.draw(Variant(**variant))
         if calls > 1 and calls * question.size > _ROW_SHARE_OF_MEMORY * self._memory:
