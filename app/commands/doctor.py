@@ -72,6 +72,7 @@ def _kept(cache: Path) -> list[dict[str, object]]:
 
 
 def line(reading: Reading) -> str:
-    """Return a reading as a line, with how to mend it below."""
-    text = f"{mark(reading.ok)} {reading.name:15} {reading.value}"
+    """Return a reading as a line, with how to mend it below; what can be done without is no fault."""
+    sign = mark(reading.ok) if reading.ok or reading.needed else "–"
+    text = f"{sign} {reading.name:15} {reading.value}"
     return text if reading.ok or not reading.mend else f"{text}\n    {reading.mend}"

@@ -273,7 +273,7 @@ def _write_problem(folder: Path) -> str:
 
 def _kept(cache: Path) -> Reading:
     shown = [f"{use.part.name} {in_words(use.bytes)} of {in_words(use.part.largest)}" for use in usage(cache)]
-    return Reading("kept", True, ", ".join(shown), needed=False)
+    return Reading("cached", True, ", ".join(shown), needed=False)
 
 
 def in_words(size: int) -> str:

@@ -119,7 +119,7 @@ def test_the_doctor_compares_versions_and_makes_room(cli: Cli) -> None:
     assert not entry.exists()
     found = json.loads(done.out)
     names = [reading["name"] for reading in found["readings"]]
-    assert {"interpreter", "C++ compiler", "nvcc", "CUDA", "cache", "kept"} <= set(names)
+    assert {"interpreter", "C++ compiler", "nvcc", "CUDA", "cache", "cached"} <= set(names)
     assert "torch's" in found["readings"][names.index("CUDA")]["value"]
     assert {"objects", "hosts", "libraries", "baselines", "Triton kernels", "headers"} == {
         part["name"] for part in found["cache"]
