@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import time
 
 import psutil
 import pytest
@@ -91,12 +92,14 @@ def test_ctrl_c_interrupts_the_run_and_is_130(tmp_path, number):
 
 
 def test_an_engine_that_is_killed_is_a_fault_of_ours_and_the_session_can_go_on(tmp_path):
-    sleep = make_turn("", ("Bash", {"command": "sleep 4321"}))
-    settings = make_settings(tmp_path, model=f"replay:{make_recording(tmp_path, sleep, DONE, DONE)}")
+    sleep_once = make_turn("", ("Bash", {"command": "test -e slept || { touch slept; sleep 4321; }"}))
+    settings = make_settings(tmp_path, model=f"replay:{make_recording(tmp_path, sleep_once, DONE, DONE)}")
     running = start_headless(make_spec(tmp_path), settings)
     for line in running.process.stderr:
         if "Bash" in line:
             break
+    while not (find_session(settings.home, "last") / "workspace" / "slept").exists():
+        time.sleep(0.05)
     engine = next(c for c in psutil.Process(running.process.pid).children() if "agent.engine" in c.cmdline())
     family = engine.children(recursive=True)
     engine.kill()
