@@ -15,7 +15,7 @@ from warpsmith_harness.processes import descendants
 
 _BLOCK = 512
 _SHARE = 0.01
-"""Of the time, at most, goes into looking."""
+"""Of a processor's time, at most, goes into looking."""
 
 
 class DiskWatch:
@@ -47,10 +47,9 @@ class DiskWatch:
         return self._used() - self._start > self._most
 
     def _used(self) -> int:
-        began = time.monotonic()
+        began = time.thread_time()
         used = sum(map(_bytes_below, self._folders)) + self._unlinked()
-        now = time.monotonic()
-        self._next = now + (now - began) / _SHARE
+        self._next = time.monotonic() + (time.thread_time() - began) / _SHARE
         return used
 
     def _unlinked(self) -> int:
