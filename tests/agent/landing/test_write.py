@@ -208,37 +208,66 @@ def test_a_full_disk_is_refused_and_nothing_is_lost(small_disk: Path) -> None:
 STEPS = ("open", "os.mkdir", "os.rename", "os.remove", "os.rmdir")
 
 CHILD = """
-import json, os, signal, sys
+import json, os, signal, sys, traceback
 from pathlib import Path
 from agent.landing.change import FileChange
 from agent.landing.write import land, undo
 from tests.agent.landing.test_write import STEPS, changes_for
 
-module, deed, fatal, steps = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), [0]
-changes = changes_for(module) if deed == "land" else [
-    FileChange(Path(path), *(None if side is None else side.encode("latin-1") for side in sides))
-    for path, *sides in json.load(open(sys.argv[4]))
-]
+module, record = Path(sys.argv[1]), Path(sys.argv[2])
 
-def die_at(event, arguments):
-    inside = arguments and str(module.parent) in str(arguments[0])
-    if event in STEPS and inside:
-        steps[0] += 1
-        if steps[0] == fatal:
-            os.kill(os.getpid(), signal.SIGKILL)
+def do(deed, fatal):
+    steps = 0
+    changes = changes_for(module) if deed == "land" else [
+        FileChange(Path(path), *(None if side is None else side.encode("latin-1") for side in sides))
+        for path, *sides in json.loads(record.read_text())
+    ]
 
-sys.addaudithook(die_at)
-land(changes) if deed == "land" else undo(changes)
-print(steps[0])
+    def die_at(event, arguments):
+        nonlocal steps
+        inside = arguments and str(module.parent) in str(arguments[0])
+        if event in STEPS and inside:
+            steps += 1
+            if steps == fatal:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(die_at)
+    land(changes) if deed == "land" else undo(changes)
+
+for line in sys.stdin:
+    deed, fatal = line.split()
+    child = os.fork()
+    if child == 0:
+        try:
+            do(deed, int(fatal))
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
 
 
-def run_killed(module: Path, deed: str, step: int, record: Path) -> int:
-    """Land or undo in a process that dies just before its nth step on the disk; returns its exit status."""
-    command = [sys.executable, "-c", CHILD, str(module), deed, str(step), str(record)]
-    child = subprocess.run(command, cwd=Path(__file__).parents[3], capture_output=True, text=True)
-    assert child.returncode in (0, -signal.SIGKILL), child.stderr
-    return child.returncode
+class Mortals:
+    """Makes processes that land or undo and die on the way, from one that has imported what they need."""
+
+    def __init__(self, module: Path, record: Path) -> None:
+        command = [sys.executable, "-c", CHILD, str(module), str(record)]
+        pipe = subprocess.PIPE
+        self._parent = subprocess.Popen(command, cwd=Path(__file__).parents[3], stdin=pipe, stdout=pipe, text=True)
+
+    def run(self, deed: str, step: int) -> int:
+        """Land or undo in a process that dies just before its nth step on the disk; returns its exit status."""
+        assert self._parent.stdin is not None
+        assert self._parent.stdout is not None
+        self._parent.stdin.write(f"{deed} {step}\n")
+        self._parent.stdin.flush()
+        status = int(self._parent.stdout.readline())
+        assert status in (0, -signal.SIGKILL)
+        return status
+
+    def close(self) -> None:
+        self._parent.communicate()
 
 
 def whole(changes: list[FileChange]) -> bool:
@@ -260,6 +289,7 @@ def test_killed_at_any_step_undo_leads_back_and_the_module_always_works(tmp_path
     changes = changes_for(module)
     sides = [(str(c.path), *(None if s is None else s.decode("latin-1") for s in (c.before, c.after))) for c in changes]
     record.write_text(json.dumps(sides))
+    mortals = Mortals(module, record)
     for deed in ("land", "undo"):
         step = 0
         finished = False
@@ -267,8 +297,9 @@ def test_killed_at_any_step_undo_leads_back_and_the_module_always_works(tmp_path
             step += 1
             if deed == "undo":
                 land(changes)
-            finished = run_killed(module, deed, step, record) == 0
+            finished = mortals.run(deed, step) == 0
             assert whole(changes), f"{deed} killed before step {step}"
             undo(changes)
             assert picture(root) == before, f"{deed} killed before step {step}"
         assert step > 8, "the steps were counted"
+    mortals.close()
