@@ -1,8 +1,9 @@
 """Decides the cases of each tier: what a candidate is asked before it is timed.
 
-Quick asks for fresh inputs under randomised state and poisoned memory, for the last of them with a few elements changed, and
-once for gradients and for another size where the task has them. Full asks whatever honest use may bring as well:
-other distributions, layouts, sizes and modes, calls in a row, and gradients where the module is trained.
+Quick asks for fresh inputs under randomised state and poisoned memory, for the last of them with a few elements changed, for
+inputs in order and of another scale, and once for gradients and for another size where the task has them. Full asks whatever
+honest use may bring as well: other distributions, layouts, sizes and modes, calls in a row, and gradients where the module is
+trained.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ DISTRIBUTIONS = (
     "inputs with heavy tails",
     "constant rows",
     "inputs with flipped signs",
+    "inputs in order",
 )
 """Names that the harness knows (``warpsmith_harness.contents``), what finds most first: a slow task may not reach the last."""
 
@@ -38,6 +40,9 @@ _MOST_INPUTS = 4
 _ODD_SIZES = 3
 _ROW = 3
 _GRADIENTS = 2
+_OF_QUICK = ("inputs in order", "tiny inputs")
+"""Distributions that quick asks for too: independent draws of one scale are all that its fresh inputs are."""
+
 _FIRST = 3
 """Distributions asked for before the layouts: what a slow task does not reach should be what finds least."""
 
@@ -85,7 +90,10 @@ def plan_cases(
     watches = watched + [""] * count
     plans = [CasePlan(f"fresh inputs {number + 1}", watch=watches[number]) for number in range(count)]
     plans.append(CasePlan("a few elements changed", {"little": True}))
+    floating = any(each["floating"] for each in inputs)
+    harder = [CasePlan(name, {"contents": name}, optional=True) for name in DISTRIBUTIONS if floating]
     if tier == "quick":
+        plans += [plan for plan in harder if plan.name in _OF_QUICK]
         return [*plans, *list(_gradients(spec, inputs))[:1], *list(_sizes(spec.dynamic, inputs))[-1:]]
     if not mutates:
         plans.append(CasePlan("the same inputs three times", repeats=_ROW))
@@ -93,8 +101,6 @@ def plan_cases(
     plans += _sizes(spec.dynamic, inputs)
     plans += _gradients(spec, inputs)
     plans.append(_other_mode(spec))
-    floating = any(each["floating"] for each in inputs)
-    harder = [CasePlan(name, {"contents": name}, optional=True) for name in DISTRIBUTIONS if floating]
     layouts = list(_layouts(inputs))
     return [*plans, *harder[:_FIRST], *layouts, *harder[_FIRST:]]
 

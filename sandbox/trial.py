@@ -313,7 +313,7 @@ class Trial:
             return self._given_plans
         if self._crew.crowded:
             plans = plan_cases(self._spec, "quick", min(count, _CROWDED_CASES[self._tier]), self._crew.inputs, False)
-            return [plan for plan in plans if "little" not in plan.variant]
+            return [plan for plan in plans if not {"little", "contents"} & set(plan.variant)]
         return plan_cases(self._spec, self._tier, count, self._crew.inputs, bool(self._crew.accepted["mutates"]))
 
     def _refute(self, failed: TransportFailed) -> None:

@@ -25,7 +25,14 @@ def names(spec: TaskSpec = SPEC, tier: str = "full", mutates: bool = False, inpu
 
 
 def test_quick_asks_for_fresh_inputs_and_once_for_what_the_task_declares() -> None:
-    fresh = ["fresh inputs 1", "fresh inputs 2", "fresh inputs 3", "a few elements changed"]
+    fresh = [
+        "fresh inputs 1",
+        "fresh inputs 2",
+        "fresh inputs 3",
+        "a few elements changed",
+        "tiny inputs",
+        "inputs in order",
+    ]
     assert names(SPEC, "quick") == fresh
     *first, gradients, size = names(SPEC.with_changes(dynamic=(ROWS,), gradients=True), "quick")
     assert first == fresh
@@ -35,7 +42,7 @@ def test_quick_asks_for_fresh_inputs_and_once_for_what_the_task_declares() -> No
 
 def test_the_first_cases_are_watched() -> None:
     plans = plan_cases(SPEC.with_changes(device="cuda:0"), "quick", 3, INPUTS, False)
-    assert [plan.watch for plan in plans] == ["operators", "device", "", ""]
+    assert [plan.watch for plan in plans] == ["operators", "device", "", "", "", ""]
 
 
 def test_full_asks_for_what_the_task_has() -> None:

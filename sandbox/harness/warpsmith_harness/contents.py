@@ -23,6 +23,7 @@ TIES = "inputs with many ties"
 HUGE = "one huge element"
 ZEROS = "rows of zeros"
 CONSTANT = "constant rows"
+ORDERED = "inputs in order"
 TIED = frozenset((TIES, ZEROS, CONSTANT))
 """Those in which elements are equal."""
 
@@ -131,6 +132,13 @@ def _tiny(tensor: torch.Tensor) -> torch.Tensor:
     return tensor * _TINY_FACTOR
 
 
+def _ordered(tensor: torch.Tensor) -> torch.Tensor:
+    """Put the same values in order along the last dimension, so that the largest of them are neighbours."""
+    if tensor.is_complex():
+        return tensor
+    return tensor.sort(dim=-1, descending=bool(_uniform(tensor).flatten()[0] < 0.5)).values
+
+
 def _flipped(tensor: torch.Tensor) -> torch.Tensor:
     return -tensor
 
@@ -189,6 +197,7 @@ def _like(made: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
 
 
 _KINDS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    ORDERED: _ordered,
     LARGE: _large,
     TINY: _tiny,
     FLIPPED: _flipped,
