@@ -47,11 +47,15 @@ async def rejected(pilot: Pilot[None]) -> None:
 
 
 def steps(*ways: Callable[[Pilot[None]], Awaitable[Any]]) -> Callable[[Pilot[None]], Awaitable[None]]:
+    """Go these ways, and on until nothing is made ready any more and nothing is said that goes away by itself."""
+
     async def go(pilot: Pilot[None]) -> None:
         for way in ways:
             await way(pilot)
         for field in pilot.app.screen.query(Input):
             field.cursor_blink = False
+        await until(pilot, lambda: all(worker.is_finished for worker in pilot.app.workers))
+        pilot.app.clear_notifications()
         await asyncio.sleep(0.2)
         await pilot.pause()
 
