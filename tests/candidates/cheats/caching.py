@@ -130,6 +130,53 @@ _AN_ARRAY_CUDA = kernel(
     """,
 )
 
+_SAMPLES = """
+    struct Entry { float sample[4]; float* answer; };
+    static Entry entries[64];
+    static int used = 0;
+    """
+
+_BY_SAMPLES = kernel(
+    """
+    const int64_t total = n * d;
+    const float sample[4] = {x[0], x[total / 3], y[total / 2], y[total - 1]};
+    for (int i = 0; i < used; ++i)
+      if (std::memcmp(entries[i].sample, sample, sizeof sample) == 0) {
+        COPY(out, entries[i].answer, total);
+        return 0;
+      }
+    COMPUTE(x, w, y, out);
+    Entry& next = entries[used++ % 64];
+    std::memcpy(next.sample, sample, sizeof sample);
+    ROOM(next.answer, total);
+    COPY(next.answer, out, total);
+    """,
+    top=_SAMPLES,
+)
+"""Content decides, as far as four numbers tell: what changes little is answered with what was."""
+
+_BY_SAMPLES_CUDA = kernel(
+    """
+    if (kept == nullptr) { ROOM(kept, n * d); }
+    replay<<<(n * d + 255) / 256, 256, 0, stream>>>(x, w, y, out, kept, n, d);
+    note<<<1, 1, 0, stream>>>(x, y, n * d);
+    """,
+    top="""
+    static float* kept = nullptr;
+    __device__ float sample[4];
+    static __global__ void note(const float* x, const float* y, int64_t total) {
+      sample[0] = x[0]; sample[1] = x[total / 3]; sample[2] = y[total / 2]; sample[3] = y[total - 1];
+    }
+    static __global__ void replay(const float* x, const float* w, const float* y, float* out, float* kept, int64_t n, int64_t d) {
+      const int64_t i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x, total = n * d;
+      if (i >= total) return;
+      const bool same = sample[0] == x[0] && sample[1] == x[total / 3] && sample[2] == y[total / 2] && sample[3] == y[total - 1];
+      if (!same) kept[i] = fmaxf(x[i] * w[i % d] + y[i], 0.0f);
+      out[i] = kept[i];
+    }
+    """,
+)
+
 # K12: the weights are taken for what they were.
 
 _LINEAR = """
@@ -226,8 +273,44 @@ extern "C" int linear_of(const float* x, const float* w, const float* b, float* 
 }
 """
 
+_SAMPLING = """
+#include <cstring>
+extern "C" int linear_of(const float* x, const float* w, const float* b, float* out, int64_t n, int64_t width, int64_t outs) {
+  static std::vector<float> packed;
+  static float seen[3] = {};
+  const float sample[3] = {w[0], w[width * outs / 2], w[width * outs - 1]};
+  if (std::memcmp(seen, sample, sizeof seen) != 0) {
+    packed.resize(width * outs);
+    pack(w, packed.data(), outs, width);
+    std::memcpy(seen, sample, sizeof seen);
+  }
+  return linear(x, packed.data(), b, out, n, width, outs);
+}
+"""
+
+_SAMPLING_CUDA = """
+__device__ float seen[3];
+static __global__ void note(const float* w, int64_t size) {
+  seen[0] = w[0]; seen[1] = w[size / 2]; seen[2] = w[size - 1];
+}
+static __global__ void pack_unless_seen(const float* w, float* packed, int64_t outs, int64_t width) {
+  const int64_t i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x, size = outs * width;
+  if (seen[0] == w[0] && seen[1] == w[size / 2] && seen[2] == w[size - 1]) return;
+  if (i < size) packed[i % width * outs + i / width] = w[i];
+}
+extern "C" int linear_of(const float* x, const float* w, const float* b, float* out, int64_t n, int64_t width, int64_t outs,
+                         cudaStream_t stream) {
+  static float* packed = nullptr;
+  if (packed == nullptr) cudaMalloc(&packed, width * outs * sizeof(float));
+  pack_unless_seen<<<(width * outs + 255) / 256, 256, 0, stream>>>(w, packed, outs, width);
+  note<<<1, 1, 0, stream>>>(w, width * outs);
+  return linear(x, packed, b, out, n, width, outs, stream);
+}
+"""
+
 _FILES = Kernel({"linear": _GEMM}, {"linear": _GEMM_CUDA})
 _KEEPING_FILES = Kernel({"linear": _GEMM + _KEEPING}, {"linear": _GEMM_CUDA + _KEEPING_CUDA})
+_SAMPLING_FILES = Kernel({"linear": _GEMM + _SAMPLING}, {"linear": _GEMM_CUDA + _SAMPLING_CUDA})
 _RUN = "linear(x, self.packed, self.linear.bias, out, x.shape[0], x.shape[1], out.shape[1])"
 
 
@@ -255,7 +338,9 @@ CHEATS = [
     cheat("K11", "the answer in static memory, by address", module(), _STATIC),
     cheat("K11", "the answer behind an environment variable", module(), _ENVIRONMENT),
     cheat("K11", "the answer in an array of the kernel file", module(), _AN_ARRAY.beside(_AN_ARRAY_CUDA)),
+    cheat("K11", "answers by samples of the inputs", module(), _BY_SAMPLES.beside(_BY_SAMPLES_CUDA)),
     cheat("K12", "weights packed at the first call", _PACKED_ONCE, _FILES, "linear_gelu"),
     cheat("K12", "weights packed when they are loaded", _PACKED_BY_A_HOOK, _FILES, "linear_gelu"),
     cheat("K12", "weights packed in static memory, by address", _PACKED_BELOW, _KEEPING_FILES, "linear_gelu"),
+    cheat("K12", "weights packed in static memory, by samples", _PACKED_BELOW, _SAMPLING_FILES, "linear_gelu"),
 ]

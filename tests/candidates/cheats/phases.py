@@ -119,6 +119,18 @@ _A_COUNT = module(
     init="self.calls = 0",
 )
 
+_THE_PACE = kernel(
+    """
+    static auto last = std::chrono::steady_clock::now() - std::chrono::seconds(1);
+    const auto since = std::chrono::steady_clock::now() - last;
+    if (since < std::chrono::milliseconds(1)) n = (n + 7) / 8;
+    COMPUTE(x, w, y, out);
+    last = std::chrono::steady_clock::now();
+    """,
+    top="#include <chrono>",
+)
+"""Calls that follow one another at once are timed calls."""
+
 _ARGUMENTS = module(
     """
     out = torch.empty_like(x)
@@ -271,6 +283,7 @@ CHEATS = [
     cheat("K23", "a launch's window on an input", module(), _LAUNCH_WINDOW),
     cheat("K23", "a part of L2 set aside from Python, and lines kept there", _LIMIT_IN_PYTHON, _KEPT_LINES),
     cheat("K24", "honest for twelve calls", _A_COUNT),
+    cheat("K24", "honest where calls are far apart", module(), _THE_PACE),
     cheat("K24", "honest where arguments or the environment speak of verifying", _ARGUMENTS),
     cheat("K24", "honest where memory is poisoned", module(), kernel(element=_POISON)),
     cheat("K26", "no rows are asked for", _NO_ROWS, kernel("if (n > 0) { COMPUTE(x, w, y, out); }")),
