@@ -76,8 +76,9 @@ async def test_a_shell_that_ends_is_replaced_and_the_model_told(hands: Hands) ->
 
 
 async def test_a_time_limit_stops_a_command_with_everything_it_started(hands: Hands, nap: str) -> None:
-    text = await hands.refused("Bash", command=f"echo begun; setsid sleep {nap} & sleep {nap}", timeout_seconds=1)
-    assert text.startswith("begun\n[stopped after 1 s")
+    await hands.done("Bash", command="true")
+    text = await hands.refused("Bash", command=f"echo begun; setsid sleep {nap} & sleep {nap}", timeout_seconds=2)
+    assert text.startswith("begun\n[stopped after 2 s")
     assert alive(nap) == []
     assert await hands.done("Bash", command="echo next") == "next"
 
@@ -116,7 +117,7 @@ async def test_a_gigabyte_of_output_is_read_and_not_kept(hands: Hands) -> None:
 
 
 async def test_output_of_jobs_left_behind_is_shown_with_the_next_command(hands: Hands) -> None:
-    assert await hands.done("Bash", command="(sleep 0.2; echo late) & echo now") == "now"
+    assert await hands.done("Bash", command="(sleep 1; echo late) & echo now") == "now"
     assert await hands.done("Bash", command="wait; echo then") == "late\nthen"
 
 
@@ -211,8 +212,11 @@ async def test_files_pass_between_shell_and_file_tools(hands: Hands) -> None:
 
 async def test_a_shell_that_dies_between_commands_is_replaced(hands: Hands) -> None:
     await hands.done("Bash", command="(sleep 0.05; kill -KILL $$) & a=1")
-    await asyncio.sleep(0.5)
-    assert await hands.done("Bash", command="echo [$a]") == "[]"
+    text = "[1]"
+    while text == "[1]":
+        await asyncio.sleep(0.5)
+        text = (await hands.use("Bash", command="echo [$a]")).text
+    assert text == "[]" or "new shell" in text
 
 
 @pytest.mark.parametrize("name", ["limits", pytest.param("docker", marks=pytest.mark.docker)])
