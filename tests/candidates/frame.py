@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import sys
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
@@ -67,7 +66,6 @@ class Candidate:
         tier: The tier that it is judged in.
         row: For a cheat, its row in the catalogue of cheats, such as ``K09``.
         file: The name of its Python file; for a task from a developer's own file, the name of that file.
-        needs: A package without which it has no meaning.
     """
 
     name: str
@@ -78,12 +76,9 @@ class Candidate:
     tier: Tier = "quick"
     row: str = ""
     file: str = "model_new.py"
-    needs: str = ""
 
     def runs_on(self, device: str) -> bool:
-        """Whether it has a meaning on a device, here."""
-        if self.needs and importlib.util.find_spec(self.needs) is None:
-            return False
+        """Whether it has a meaning on a device."""
         return (self.cpp if device == "cpu" else self.cuda) is not None
 
     def write(self, folder: Path, device: str) -> Path:

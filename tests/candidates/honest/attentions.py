@@ -76,9 +76,9 @@ ATTENTIONS = [
         float top = -INFINITY;
         for (int64_t j = 0; j <= i; ++j) {{
           const float* key = k + b * k_stride0 + j * k_stride1 + h * size;
-          float dot = 0;
-          for (int64_t d = 0; d < size; ++d) dot += query[d] * key[d];
-          top = std::max(top, weights[j] = dot * scale);
+          double dot = 0;
+          for (int64_t d = 0; d < size; ++d) dot += double(query[d]) * key[d];
+          top = std::max(top, weights[j] = float(dot * scale));
         }}
         double total = 0;
         std::fill(sums.begin(), sums.end(), 0.0);
@@ -154,9 +154,9 @@ extern "C" int scores(const float* qkv, float* weights, int64_t batch, int64_t h
     const float* k = q + heads * size;
     for (int64_t i = 0; i < length; ++i)
       for (int64_t j = 0; j <= i; ++j) {
-        float dot = 0;
-        for (int64_t d = 0; d < size; ++d) dot += q[i * row + d] * k[j * row + d];
-        weights[(bh * length + i) * length + j] = dot * scale;
+        double dot = 0;
+        for (int64_t d = 0; d < size; ++d) dot += double(q[i * row + d]) * k[j * row + d];
+        weights[(bh * length + i) * length + j] = float(dot * scale);
       }
   }
   return 0;
@@ -190,9 +190,9 @@ extern "C" int mix(const float* qkv, const float* weights, float* out, int64_t b
     for (int64_t i = 0; i < length; ++i)
       for (int64_t d = 0; d < size; ++d) {
         const float* v = qkv + bh / heads * length * row + (2 * heads + bh % heads) * size + d;
-        float sum = 0;
-        for (int64_t j = 0; j <= i; ++j) sum += weights[(bh * length + i) * length + j] * v[j * row];
-        out[((bh / heads * length + i) * heads + bh % heads) * size + d] = sum;
+        double sum = 0;
+        for (int64_t j = 0; j <= i; ++j) sum += double(weights[(bh * length + i) * length + j]) * v[j * row];
+        out[((bh / heads * length + i) * heads + bh % heads) * size + d] = float(sum);
       }
   return 0;
 }

@@ -86,15 +86,15 @@ extern "C" int conv_relu(const float* x, const float* weight, const float* bias,
     for (int64_t f = 0; f < k; ++f)
       for (int64_t i = 0; i < h; ++i)
         for (int64_t j = 0; j < w; ++j) {
-          float sum = bias[f];
+          double sum = bias[f];
           for (int64_t ch = 0; ch < c; ++ch)
             for (int64_t di = 0; di < 3; ++di)
               for (int64_t dj = 0; dj < 3; ++dj) {
                 const int64_t r = i + di - 1, s = j + dj - 1;
                 if (r < 0 || r >= h || s < 0 || s >= w) continue;
-                sum += x[((b * c + ch) * h + r) * w + s] * weight[((f * c + ch) * 3 + di) * 3 + dj];
+                sum += double(x[((b * c + ch) * h + r) * w + s]) * weight[((f * c + ch) * 3 + di) * 3 + dj];
               }
-          out[((b * k + f) * h + i) * w + j] = sum < 0 ? 0 : sum;
+          out[((b * k + f) * h + i) * w + j] = sum < 0 ? 0 : float(sum);
         }
   return 0;
 }
@@ -154,23 +154,24 @@ extern "C" int conv_relu(const float* x, const float* weight, const float* bias,
                          int64_t h, int64_t w) {
   const int64_t pitch = w + 2;
   std::vector<float> padded(c * (h + 2) * pitch);
+  std::vector<double> sums(h * w);
   for (int64_t b = 0; b < n; ++b) {
     for (int64_t ch = 0; ch < c; ++ch)
       for (int64_t i = 0; i < h; ++i)
         for (int64_t j = 0; j < w; ++j) padded[(ch * (h + 2) + i + 1) * pitch + j + 1] = x[((b * c + ch) * h + i) * w + j];
     for (int64_t f = 0; f < k; ++f) {
       float* plane = out + (b * k + f) * h * w;
-      for (int64_t p = 0; p < h * w; ++p) plane[p] = bias[f];
+      sums.assign(h * w, bias[f]);
       for (int64_t ch = 0; ch < c; ++ch) {
         std::array<float, 9> taps;
         for (int d = 0; d < 9; ++d) taps[d] = weight[(f * c + ch) * 9 + d];
         for (int64_t i = 0; i < h; ++i) {
           const float* in = padded.data() + (ch * (h + 2) + i) * pitch;
           for (int d = 0; d < 9; ++d)
-            for (int64_t j = 0; j < w; ++j) plane[i * w + j] += in[d / 3 * pitch + j + d % 3] * taps[d];
+            for (int64_t j = 0; j < w; ++j) sums[i * w + j] += double(in[d / 3 * pitch + j + d % 3]) * taps[d];
         }
       }
-      for (int64_t p = 0; p < h * w; ++p) plane[p] = plane[p] < 0 ? 0 : plane[p];
+      for (int64_t p = 0; p < h * w; ++p) plane[p] = sums[p] < 0 ? 0 : float(sums[p]);
     }
   }
   return 0;
@@ -223,6 +224,7 @@ extern "C" int conv_relu(const float* x, const float* weight, const float* bias,
         cpp={
             "conv": """
 #include <cstdint>
+#include <vector>
 
 extern "C" int patches(const float* x, float* columns, int64_t n, int64_t c, int64_t h, int64_t w) {
   for (int64_t b = 0; b < n; ++b)
@@ -241,12 +243,11 @@ extern "C" int product_relu(const float* weight, const float* columns, const flo
 #pragma omp parallel for collapse(2)
   for (int64_t b = 0; b < n; ++b)
     for (int64_t f = 0; f < k; ++f) {
-      float* row = out + (b * k + f) * pixels;
-      for (int64_t p = 0; p < pixels; ++p) row[p] = bias[f];
+      std::vector<double> row(pixels, bias[f]);
       for (int64_t q = 0; q < depth; ++q)
 #pragma omp simd
-        for (int64_t p = 0; p < pixels; ++p) row[p] += weight[f * depth + q] * columns[(b * depth + q) * pixels + p];
-      for (int64_t p = 0; p < pixels; ++p) row[p] = row[p] < 0 ? 0 : row[p];
+        for (int64_t p = 0; p < pixels; ++p) row[p] += double(weight[f * depth + q]) * columns[(b * depth + q) * pixels + p];
+      for (int64_t p = 0; p < pixels; ++p) out[(b * k + f) * pixels + p] = row[p] < 0 ? 0 : float(row[p]);
     }
   return 0;
 }

@@ -124,8 +124,10 @@ __global__ void linear_tiles(const float* x, const float* w, const float* bias, 
     xs[threadIdx.y][threadIdx.x] = row < m && p < k ? x[int64_t(row) * k + p] : 0.f;
     ws[threadIdx.y][threadIdx.x] = j < n && p < k ? w[int64_t(j) * k + p] : 0.f;
     __syncthreads();
+    float of_tile = 0.f;
 #pragma unroll
-    for (int q = 0; q < 16; ++q) sum += xs[threadIdx.y][q] * ws[threadIdx.x][q];
+    for (int q = 0; q < 16; ++q) of_tile += xs[threadIdx.y][q] * ws[threadIdx.x][q];
+    sum += of_tile;
     __syncthreads();
   }
   if (row < m && column < n) out[int64_t(row) * n + column] = finish(sum + bias[column], int64_t(row) * n + column);
@@ -228,21 +230,23 @@ extern "C" int transpose(const float* from, float* to, int64_t rows, int64_t col
   return 0;
 }
 
-static void accumulate(const float* x, const float* packed, float* sums, int64_t k, int64_t n) {
+template <class T>
+static void accumulate(const T* x, const float* packed, double* sums, int64_t k, int64_t n) {
   for (int64_t p = 0; p < k; ++p)
 #pragma omp simd
-    for (int64_t j = 0; j < n; ++j) sums[j] += x[p] * packed[p * n + j];
+    for (int64_t j = 0; j < n; ++j) sums[j] += double(x[p]) * packed[p * n + j];
 }
 
 extern "C" int mlp_packed(const float* x, const float* up, const float* up_bias, const float* down, const float* down_bias,
                           float* out, int64_t rows, int64_t width, int64_t hidden) {
-  std::vector<float> middle(hidden);
+  std::vector<double> middle(hidden), sums(width);
   for (int64_t r = 0; r < rows; ++r) {
     std::copy_n(up_bias, hidden, middle.begin());
     accumulate(x + r * width, up, middle.data(), width, hidden);
-    for (float& v : middle) v = v < 0 ? 0 : v;
-    for (int64_t c = 0; c < width; ++c) out[r * width + c] = down_bias[c] + x[r * width + c];
-    accumulate(middle.data(), down, out + r * width, hidden, width);
+    for (double& v : middle) v = v < 0 ? 0 : v;
+    std::copy_n(down_bias, width, sums.begin());
+    accumulate(middle.data(), down, sums.data(), hidden, width);
+    for (int64_t c = 0; c < width; ++c) out[r * width + c] = float(sums[c] + x[r * width + c]);
   }
   return 0;
 }

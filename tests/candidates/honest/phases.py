@@ -21,16 +21,16 @@ extern "C" int mlp(const float* x, const float* up, const float* up_bias, const 
   {
 #pragma omp for schedule(static) nowait
     for (int64_t i = 0; i < rows * hidden; ++i) {
-      float sum = up_bias[i % hidden];
-      for (int64_t p = 0; p < width; ++p) sum += x[i / hidden * width + p] * up[i % hidden * width + p];
-      middle[i] = sum < 0 ? 0 : sum;
+      double sum = up_bias[i % hidden];
+      for (int64_t p = 0; p < width; ++p) sum += double(x[i / hidden * width + p]) * up[i % hidden * width + p];
+      middle[i] = sum < 0 ? 0 : float(sum);
     }
 #pragma omp barrier
 #pragma omp for schedule(static)
     for (int64_t i = 0; i < rows * width; ++i) {
-      float sum = down_bias[i % width];
-      for (int64_t p = 0; p < hidden; ++p) sum += middle[i / width * hidden + p] * down[i % width * hidden + p];
-      out[i] = sum + x[i];
+      double sum = down_bias[i % width];
+      for (int64_t p = 0; p < hidden; ++p) sum += double(middle[i / width * hidden + p]) * down[i % width * hidden + p];
+      out[i] = float(sum + x[i]);
     }
   }
   return 0;

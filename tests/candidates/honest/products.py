@@ -81,15 +81,16 @@ extern "C" int linear_gelu(const float* x, const float* weight, const float* bia
 #pragma omp parallel for collapse(2)
   for (int64_t i0 = 0; i0 < m; i0 += BM)
     for (int64_t j0 = 0; j0 < n; j0 += BN) {
-      float sums[BM][BN] = {};
+      double sums[BM][BN] = {};
       const int64_t i1 = std::min(m, i0 + BM), j1 = std::min(n, j0 + BN);
       for (int64_t p0 = 0; p0 < k; p0 += BK)
         for (int64_t i = i0; i < i1; ++i)
           for (int64_t j = j0; j < j1; ++j)
-            for (int64_t p = p0; p < std::min(k, p0 + BK); ++p) sums[i - i0][j - j0] += x[i * k + p] * weight[j * k + p];
+            for (int64_t p = p0; p < std::min(k, p0 + BK); ++p)
+              sums[i - i0][j - j0] += double(x[i * k + p]) * weight[j * k + p];
       for (int64_t i = i0; i < i1; ++i)
         for (int64_t j = j0; j < j1; ++j) {
-          const float v = sums[i - i0][j - j0] + bias[j];
+          const float v = float(sums[i - i0][j - j0] + bias[j]);
           out[i * n + j] = 0.5f * v * (1.0f + std::erf(v * float(M_SQRT1_2)));
         }
     }
@@ -113,8 +114,10 @@ __global__ void linear_gelu_kernel(const float* x, const float* weight, const fl
     xs[threadIdx.y][threadIdx.x] = row < m && p < k ? x[(int64_t)row * k + p] : 0.0f;
     ws[threadIdx.y][threadIdx.x] = j < n && p < k ? weight[(int64_t)j * k + p] : 0.0f;
     __syncthreads();
+    float of_tile = 0.0f;
 #pragma unroll
-    for (int q = 0; q < TILE; ++q) sum += xs[threadIdx.y][q] * ws[threadIdx.x][q];
+    for (int q = 0; q < TILE; ++q) of_tile += xs[threadIdx.y][q] * ws[threadIdx.x][q];
+    sum += of_tile;
     __syncthreads();
   }}
   if (row < m && column < n) out[(int64_t)row * n + column] = gelu(sum + bias[column]);
@@ -146,9 +149,13 @@ typedef float lanes __attribute__((vector_size(32), aligned(4)));
 template <int MR>
 static void micro(const float* x, int64_t k, const float* panel, const float* bias, float* out, int64_t n) {
   lanes sums[MR] = {};
-  for (int64_t p = 0; p < k; ++p) {
-    const lanes w = *reinterpret_cast<const lanes*>(panel + 8 * p);
-    for (int i = 0; i < MR; ++i) sums[i] += x[i * k + p] * w;
+  for (int64_t from = 0; from < k; from += 16) {  // sixteen are summed apart: shorter sums lose less
+    lanes parts[MR] = {};
+    for (int64_t p = from; p < k && p < from + 16; ++p) {
+      const lanes w = *reinterpret_cast<const lanes*>(panel + 8 * p);
+      for (int i = 0; i < MR; ++i) parts[i] += x[i * k + p] * w;
+    }
+    for (int i = 0; i < MR; ++i) sums[i] += parts[i];
   }
   for (int i = 0; i < MR; ++i)
     for (int j = 0; j < 8; ++j) {

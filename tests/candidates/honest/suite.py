@@ -1,7 +1,8 @@
 """Every honest candidate of the suite, from the files beside this one.
 
-None registers an operator of its own: that is made when a change lands, and what the whole process finds under a name would be
-anybody's to change.
+Two styles of honest people are not here, because the guard refuses them and says why: operators that a candidate registers
+itself (they are made when a change lands; what the whole process finds under a name would be anybody's to change), and Triton,
+whose functions it does not read as device code.
 """
 
 from __future__ import annotations
