@@ -275,6 +275,20 @@ extern "C" int transpose(const float* from, float* to, int64_t rows, int64_t col
 
 constexpr int ROWS = 8;
 
+// Adds in (ROWS rows in shared memory) times a column of packed weights; sixteen products at a time are summed apart.
+__device__ void add_products(float (&sums)[ROWS], const float* in, const float* column, int k, int pitch) {
+  for (int from = 0; from < k; from += 16) {
+    float parts[ROWS] = {};
+    for (int p = from; p < min(k, from + 16); ++p) {
+      const float w = column[int64_t(p) * pitch];
+#pragma unroll
+      for (int r = 0; r < ROWS; ++r) parts[r] += in[r * k + p] * w;
+    }
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r) sums[r] += parts[r];
+  }
+}
+
 // A block makes ROWS rows: hidden values in shared memory, threads along the columns of the packed weights.
 __global__ void mlp_kernel(const float* x, const float* up, const float* up_bias, const float* down, const float* down_bias,
                            float* out, int64_t rows, int width, int hidden) {
@@ -285,25 +299,18 @@ __global__ void mlp_kernel(const float* x, const float* up, const float* up_bias
   for (int i = threadIdx.x; i < ROWS * width; i += blockDim.x) xs[i] = i < count * width ? x[first * width + i] : 0.f;
   __syncthreads();
   for (int j = threadIdx.x; j < hidden; j += blockDim.x) {
-    float sums[ROWS];
-    for (int r = 0; r < ROWS; ++r) sums[r] = up_bias[j];
-    for (int p = 0; p < width; ++p) {
-      const float w = up[int64_t(p) * hidden + j];
-#pragma unroll
-      for (int r = 0; r < ROWS; ++r) sums[r] += xs[r * width + p] * w;
+    float sums[ROWS] = {};
+    add_products(sums, xs, up + j, width, hidden);
+    for (int r = 0; r < ROWS; ++r) {
+      const float v = sums[r] + up_bias[j];
+      middle[r * hidden + j] = v < 0.f ? 0.f : v;
     }
-    for (int r = 0; r < ROWS; ++r) middle[r * hidden + j] = sums[r] < 0.f ? 0.f : sums[r];
   }
   __syncthreads();
   for (int j = threadIdx.x; j < width; j += blockDim.x) {
-    float sums[ROWS];
-    for (int r = 0; r < ROWS; ++r) sums[r] = down_bias[j];
-    for (int p = 0; p < hidden; ++p) {
-      const float w = down[int64_t(p) * width + j];
-#pragma unroll
-      for (int r = 0; r < ROWS; ++r) sums[r] += middle[r * hidden + p] * w;
-    }
-    for (int r = 0; r < count; ++r) out[(first + r) * width + j] = sums[r] + xs[r * width + j];
+    float sums[ROWS] = {};
+    add_products(sums, middle, down + j, hidden, width);
+    for (int r = 0; r < count; ++r) out[(first + r) * width + j] = sums[r] + down_bias[j] + xs[r * width + j];
   }
 }
 

@@ -201,6 +201,7 @@ sgemm(const float* __restrict__ a, const float* __restrict__ b, const float* __r
       bs[p][r] = col0 + r < n && at + p < k ? b[int64_t(col0 + r) * k + at + p] : 0.f;
     }}
     __syncthreads();
+    float parts[TM][TN] = {{}};  // of this tile, summed apart
 #pragma unroll
     for (int p = 0; p < BK; ++p) {{
       float av[TM], bv[TN];
@@ -211,8 +212,12 @@ sgemm(const float* __restrict__ a, const float* __restrict__ b, const float* __r
 #pragma unroll
       for (int i = 0; i < TM; ++i)
 #pragma unroll
-        for (int j = 0; j < TN; ++j) sums[i][j] = fmaf(av[i], bv[j], sums[i][j]);
+        for (int j = 0; j < TN; ++j) parts[i][j] = fmaf(av[i], bv[j], parts[i][j]);
     }}
+#pragma unroll
+    for (int i = 0; i < TM; ++i)
+#pragma unroll
+      for (int j = 0; j < TN; ++j) sums[i][j] += parts[i][j];
     __syncthreads();
   }}
 #pragma unroll

@@ -337,7 +337,9 @@ __global__ void split_kernel(const float* x, const float* weight, float* sums, i
     xs[threadIdx.y][threadIdx.x] = row < m && p < to ? x[int64_t(row) * k + p] : 0.f;
     ws[threadIdx.y][threadIdx.x] = j < n && p < to ? weight[int64_t(j) * k + p] : 0.f;
     __syncthreads();
-    for (int q = 0; q < 16; ++q) sum += xs[threadIdx.y][q] * ws[threadIdx.x][q];
+    float of_tile = 0;
+    for (int q = 0; q < 16; ++q) of_tile += xs[threadIdx.y][q] * ws[threadIdx.x][q];
+    sum += of_tile;
     __syncthreads();
   }
   if (row < m && column < n) atomicAdd(sums + int64_t(row) * n + column, sum);
