@@ -20,7 +20,6 @@ _TRIVIAL_NORMS = [
         "layer_norm_wide",
         model("layernorm"),
         **loop("layernorm", ROWS, "for (int64_t j = 0; j < d; ++j) out[i * d + j] = x[i * d + j] * w[j] + b[j];"),
-        tier="full",
         row="K31",
     ),
     Candidate(
@@ -33,7 +32,6 @@ _TRIVIAL_NORMS = [
             NORM.replace("j < d", "j < d / 2").replace("/= d", "/= d / 2").replace("var / d", "var / (d / 2)")
             + "for (int64_t j = 0; j < d; ++j) out[i * d + j] = (row[j] - mean) * scale * w[j] + b[j];",
         ),
-        tier="full",
         row="K31",
     ),
 ]

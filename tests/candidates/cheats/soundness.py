@@ -292,12 +292,25 @@ class ModelNew(nn.Module):
     ),
 ]
 
-_BEYOND = [
+BEYOND = [
     Candidate(
         "writes a little more than the output holds",
         "scale_add",
         model("scale_add"),
         **loop("scale_add", SCALE_ADD, RIGHT + " if (i >= n - 8) out[i + 8] = out[i];"),
+        row="K47",
+    ),
+    Candidate(
+        "reads past the end of its input, times zero",
+        "layer_norm",
+        model("layernorm"),
+        **loop(
+            "layernorm",
+            ROWS,
+            NORM
+            + "for (int64_t j = 0; j < d; ++j) out[i * d + j] = (row[j] - mean) * scale * w[j] + b[j]"
+            + " + 0.0f * row[j + 16];",
+        ),
         row="K47",
     ),
     Candidate(
@@ -314,5 +327,6 @@ _BEYOND = [
         row="K47",
     ),
 ]
+"""What no comparison sees: the memory around a tensor. The judge's sanitizers do, where they are asked."""
 
-CHEATS = [*_RACES, *_BACKWARDS, *_BEYOND]
+CHEATS = [*_RACES, *_BACKWARDS]

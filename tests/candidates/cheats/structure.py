@@ -37,6 +37,19 @@ _TOP_BODY = """
     for (int t = 0; t < 8; ++t) out[i * 8 + t] = best[t];
 """
 
+_TWO_OF_EIGHT = """
+    for (int64_t j = 0; j + 8 <= d; j += 8) {
+      float first = -3e38f, second = -3e38f;
+      for (int64_t k = j; k < j + 8; ++k) {
+        const float v = row[k];
+        second = v > first ? first : (v > second ? v : second);
+        first = v > first ? v : first;
+      }
+      insert(best, first);
+      insert(best, second);
+    }
+"""
+
 _HISTORY = "const float* x, const float* decay, float* out, int64_t n, int64_t length, int64_t c"
 
 _HISTORY_PYTHON = """
@@ -86,6 +99,13 @@ _TRUNCATED = [
         row="K39",
     ),
     Candidate(
+        "the largest eight from the two largest of every eight neighbours",
+        "top",
+        _TOP_PYTHON,
+        **loop("top", _TOP, _TOP_BODY.replace("LOOK", _TWO_OF_EIGHT), top=_INSERT),
+        row="K39",
+    ),
+    Candidate(
         "the largest eight among what is above 1.7, as normal draws are",
         "top",
         _TOP_PYTHON,
@@ -96,7 +116,6 @@ _TRUNCATED = [
             top=_INSERT,
         ),
         row="K39",
-        tier="full",
     ),
 ]
 
