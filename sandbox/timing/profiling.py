@@ -281,16 +281,9 @@ class PlacementRun:
         return self._random.sample(self._sides, len(self._sides))
 
     def _check_clocks(self, device: list[float], latency: list[float]) -> None:
-        said = device if self._on_gpu else self._warm()
-        self._clocks["device"].check(said, self._host_us[CANDIDATE])
+        self._clocks["device"].check(device, self._host_us[CANDIDATE])
         if latency:
             self._clocks["latency"].check(latency, 0.0)
-
-    def _warm(self) -> list[float]:
-        """Time calls with warm caches: between a cold call and one of a row a CPU leaves room for a clock that runs slow."""
-        turns = [self._turn() for _ in range(_WARM_CALLS)]
-        request = {"kind": "device", "turns": turns, "keep": -1, "cold": False, "fill_us": 0.0, "graph": False}
-        return read_times(self._time(CANDIDATE, request), _WARM_CALLS)
 
     def _findings(self, times: PlacementTimes) -> list[Finding]:
         """Return what the clocks and the bytes say; a clock must have contradicted every time, and many times."""
