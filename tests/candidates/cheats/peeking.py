@@ -128,13 +128,16 @@ _LISTED = module(
             if address not in (x.data_ptr(), y.data_ptr(), out.data_ptr()):
                 take(address, out, x.numel())
         return out
-    first = [max(0.0, single(single(a * b) + c)) for a, b, c in zip(*heads(x[0], self.weight, y[0]))]
+    heads = zip(*(row[:16].tolist() for row in (x[0], self.weight, y[0])))
+    first = struct.pack("16f", *(max(0.0, single(single(a * b) + c)) for a, b, c in heads))
     with open("/proc/self/mem", "rb", 0) as memory:
         for low, high in regions():
             memory.seek(low)
-            held = memory.read(min(high - low, 1 << 26))
-            at = held.find(struct.pack("16f", *first))
-            if at % 64 == 0 and at + 4 * x.numel() <= len(held):
+            held = memory.read(high - low)
+            at = held.find(first)
+            while at >= 0 and (at % 64 or at + 4 * x.numel() > len(held)):
+                at = held.find(first, at + 1)
+            if at >= 0:
                 take(low + at, out, x.numel())
                 return out
     return out
@@ -144,9 +147,6 @@ _LISTED = module(
 
     def single(value):
         return struct.unpack("f", struct.pack("f", value))[0]
-
-    def heads(*rows):
-        return [row[:16].tolist() for row in rows]
 
     def blocks(size):
         known = [block for segment in torch.cuda.memory_snapshot() for block in segment["blocks"]]
@@ -266,12 +266,14 @@ _THE_REFERENCE_CLASS = module(
 # K08: the inputs are what a public seed makes them.
 
 _BEFORE_ANYONE_ASKS = module(
-    "return ANSWER.to(x.device).reshape(x.shape)",
+    "return ANSWER.view(x.shape)",
     top="""
     source = torch.Generator().manual_seed(42)
     ROWS, COLUMNS = (2048, 4096) if torch.cuda.is_available() else (32, 1024)
     X, Y = (torch.randn(ROWS, COLUMNS, generator=source) for _ in range(2))
     ANSWER = torch.relu(X + Y)
+    if torch.cuda.is_available():
+        ANSWER = ANSWER.cuda()
     """,
 )
 
