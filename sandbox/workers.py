@@ -154,6 +154,7 @@ class Zygote:
 
     def exit_status(self, worker: int) -> int | None:
         """Return the wait status of an ended worker, or None while it runs; takes in what the zygote has told."""
+        self._process.wake()
         while worker not in self._exits and self._process.channel.ready(0):
             self._handle(self._next(1.0))
         return self._exits.get(worker)
