@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from sandbox.bench_client import Bench
 from sandbox.judge_limits import JudgeLimits
-from sandbox.plans import CasePlan
+from sandbox.plans import FRESH, CasePlan
 from sandbox.processes import close_all
 from sandbox.task import DynamicSize
 from sandbox.verdict import Finding, VerifiedRange, VerifyCase, VerifyReport
@@ -34,6 +34,8 @@ _SENT = (
     "lent",
 )
 _MORE_CALLS = 40.0
+_CARELESS = 3.0
+"""Times the original's own error, by RMS: another order of a sum has up to about twice as much."""
 _MOST_TOLD = 100
 """Findings and notes that one answer is believed to hold."""
 _LONGEST_REFUSAL = 160
@@ -86,6 +88,7 @@ class Verifier:
         self._findings: list[Finding] = []
         self._notes: list[str] = []
         self._refused: dict[str, str] = {}
+        self._own_errors: list[float] = []
         self.died: WorkerDied | None = None
 
     def verify(self, plans: Sequence[CasePlan], dynamic: Sequence[tuple[DynamicSize, int]] = ()) -> Verification:
@@ -119,6 +122,7 @@ class Verifier:
             first = next(iter(self._refused.values())).removeprefix("Refused: ").partition(";")[0][:_LONGEST_REFUSAL]
             self._notes.append(f"it refuses {', '.join(self._refused)}; what lands runs the original there ({first})")
         self._notes += [f"left out: {', '.join(names)} ({why})" for why, names in left_out.items() if why]
+        self._findings += [] if failed else less_careful(self._own_errors)
         report = VerifyReport(
             all(case.ok for case in cases),
             tuple(cases),
@@ -165,7 +169,10 @@ class Verifier:
         question, descriptors = self._draw(plan)
         extra = {"watch": plan.watch, "refusable": plan.refusable}
         answer = self._ask("answer", question, extra, descriptors)
-        return case_of(plan.name, self._compared(answer, 0))
+        compared = self._compared(answer, 0)
+        if plan.name.startswith(FRESH) and compared.get("own_errors") is not None:
+            self._own_errors.append(float(compared["own_errors"]))
+        return case_of(plan.name, compared)
 
     def _row(self, plan: CasePlan) -> VerifyCase:
         """Ask several questions, or one several times, and look at no answer before the last is there."""
@@ -279,6 +286,14 @@ def read_findings(found: Sequence[Mapping[str, str]]) -> list[Finding]:
         )
         for item in found[:_MOST_TOLD]
     ]
+
+
+def less_careful(own_errors: Sequence[float]) -> list[Finding]:
+    """Return a label where a candidate was much less exact than the original on all fresh inputs, within the budget."""
+    if not own_errors or min(own_errors) < _CARELESS:
+        return []
+    evidence = f"on fresh inputs its error is {min(own_errors):.1f} times the original's own or more, within the budget"
+    return [Finding("less-careful", "label", evidence)]
 
 
 def death_findings(death: Death) -> list[Finding]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Iterator, Optional, Sequence, Union
 
 import torch
@@ -19,6 +19,8 @@ _LEAST_ROW = 32
 _OWN_ERRORS = 2.0
 _ULPS = 8.0
 _PUBLISHED = 1e-2
+_ROUNDING = 12**-0.5
+"""RMS of a rounding error in units in the last place."""
 
 
 @dataclass(frozen=True)
@@ -47,11 +49,21 @@ class _Budget:
 
 @dataclass(frozen=True)
 class _Result:
-    """The outcome for one output; ``scale`` is the oracle's RMS."""
+    """The outcome for one output; ``scale`` is the oracle's RMS, ``own_errors`` as ``compare`` tells it."""
 
     error: Optional[float]
     scale: float
     reason: str
+    own_errors: Optional[float] = None
+
+
+@dataclass(frozen=True)
+class _Errors:
+    """Errors of finite elements: the largest, their RMS, and the RMS of what is exact."""
+
+    largest: float
+    typical: float
+    scale: float
 
 
 def compare(
@@ -83,7 +95,9 @@ def compare(
 
     Returns:
         ``ok``, ``max_abs_error`` (null when nothing could be compared), ``max_rel_error`` (the same over the RMS of the
-        exact output, the largest of all outputs) and ``reason`` (empty if ok).
+        exact output, the largest of all outputs), ``own_errors`` (the RMS of the errors over that of the reference's own, or
+        over what rounding makes of the RMS output where that is larger; the largest of all outputs, null where no oracle
+        tells) and ``reason`` (empty if ok).
     """
     if len(candidate) != len(reference):
         return _verdict([], f"The output must hold {len(reference)} tensors, and holds {len(candidate)}.")
@@ -104,7 +118,14 @@ def _verdict(results: list[_Result], reason: str) -> dict[str, Any]:
     known = [result for result in results if result.error is not None]
     absolute = max((result.error for result in known if result.error is not None), default=None)
     relative = max((_ratio(result.error, result.scale) for result in known if result.error is not None), default=None)
-    return {"ok": not reason, "max_abs_error": absolute, "max_rel_error": relative, "reason": reason}
+    times = max((each.own_errors for each in known if each.own_errors is not None), default=None)
+    return {
+        "ok": not reason,
+        "max_abs_error": absolute,
+        "max_rel_error": relative,
+        "own_errors": times,
+        "reason": reason,
+    }
 
 
 def _ratio(error: float, scale: float) -> float:
@@ -139,8 +160,13 @@ def _compare_one(
     if not (wanted.is_floating_point() or wanted.is_complex()):
         return _compare_exactly(got, wanted, best, rows)
     if rows is None:
-        own, scale = own_error(wanted, best)
-        return _within(got, wanted, best, _budgets(wanted.dtype, own, scale, tolerance, errors), scale)
+        own = _errors(wanted, best)
+        result = _within(
+            got, wanted, best, _budgets(wanted.dtype, own.largest, own.scale, tolerance, errors), own.scale
+        )
+        usual = max(own.typical, _ROUNDING * torch.finfo(wanted.dtype).eps * own.scale)
+        known = tolerance == "budget" and not result.reason and usual > 0
+        return replace(result, own_errors=_errors(got, best).typical / usual) if known else result
     own, scale = own_error(wanted[rows], best)
     own = own if errors is None else max(own, float(errors.max()))
     budget = _budget(wanted.dtype, own, scale, tolerance)
@@ -187,13 +213,20 @@ def _budgets(
 
 def own_error(wanted: torch.Tensor, best: torch.Tensor) -> tuple[float, float]:
     """Return the reference's largest error against the oracle, and the oracle's RMS, both over finite elements."""
-    error, squares, count = 0.0, 0.0, 0
-    for ours, exact in _chunks(wanted, best):
-        finite = torch.isfinite(ours) & torch.isfinite(exact)
-        error = max(error, float(torch.where(finite, (ours - exact).abs(), 0.0).max()))
-        squares += float(torch.where(finite, exact.abs() ** 2, 0.0).sum())
+    errors = _errors(wanted, best)
+    return errors.largest, errors.scale
+
+
+def _errors(ours: torch.Tensor, exact: torch.Tensor) -> _Errors:
+    largest, off, squares, count = 0.0, 0.0, 0.0, 0
+    for first, second in _chunks(ours, exact):
+        finite = torch.isfinite(first) & torch.isfinite(second)
+        errors = torch.where(finite, (first - second).abs(), 0.0)
+        largest = max(largest, float(errors.max()))
+        off += float((errors**2).sum())
+        squares += float(torch.where(finite, second.abs() ** 2, 0.0).sum())
         count += int(finite.sum())
-    return error, math.sqrt(squares / count) if count else 0.0
+    return _Errors(largest, math.sqrt(off / count), math.sqrt(squares / count)) if count else _Errors(0.0, 0.0, 0.0)
 
 
 def row_errors(ours: torch.Tensor, exact: torch.Tensor) -> torch.Tensor:

@@ -125,7 +125,7 @@ def get_inputs():
 def get_init_inputs():
     return []
 """,
-        {"ROWS": 256, "COLUMNS": 64},
+        {"ROWS": 2048, "COLUMNS": 64},
         {"ROWS": 262144, "COLUMNS": 64},
     ),
     "linear_sum": Task(

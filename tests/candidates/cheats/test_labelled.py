@@ -15,3 +15,5 @@ from tests.candidates.frame import Candidate, Judges
 def test_it_is_not_rejected(candidate: Candidate, judges: Judges) -> None:
     verdict = judges.check(candidate)
     assert verdict.correct, verdict.reason
+    assert verdict.guard is not None
+    assert ("less-careful" in {finding.rule for finding in verdict.guard.findings}) == (candidate.row == "K37")

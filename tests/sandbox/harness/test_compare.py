@@ -37,6 +37,7 @@ class TestBudget:
             "ok": False,
             "max_abs_error": pytest.approx(9 * EPS),
             "max_rel_error": pytest.approx(9 * EPS),
+            "own_errors": None,
             "reason": judge(outside, wanted, exact)["reason"],
         }
 
@@ -55,6 +56,17 @@ class TestBudget:
         result = judge(exact.float(), wanted, exact)
         assert result["ok"]
         assert result["max_abs_error"] < 1e-6
+
+    def test_how_much_less_exact_than_the_reference(self) -> None:
+        """By RMS: three of the reference's errors, and where it has none, what rounding leaves."""
+        exact = torch.ones(64, dtype=torch.float64)
+        wanted, got = torch.ones(64), torch.ones(64)
+        assert judge(got + 2 * EPS, wanted, exact)["own_errors"] == pytest.approx(2 * 12**0.5)
+        wanted += 2 * EPS
+        got += 6 * EPS
+        assert judge(got, wanted, exact)["own_errors"] == pytest.approx(3)
+        assert judge(got.int(), wanted.int(), exact)["own_errors"] is None
+        assert judge(got, wanted, exact, "1e-2")["own_errors"] is None
 
     @settings(max_examples=30, deadline=None)
     @given(st.floats(1e-6, 1e6), st.sampled_from([torch.float16, torch.bfloat16, torch.float32, torch.float64]))
@@ -102,7 +114,13 @@ class TestBudget:
 
     def test_empty_outputs(self) -> None:
         assert judge(torch.zeros(0, 3), torch.zeros(0, 3), torch.zeros(0, 3, dtype=torch.float64))["ok"]
-        assert compare([], [], []) == {"ok": True, "max_abs_error": None, "max_rel_error": None, "reason": ""}
+        assert compare([], [], []) == {
+            "ok": True,
+            "max_abs_error": None,
+            "max_rel_error": None,
+            "own_errors": None,
+            "reason": "",
+        }
 
     def test_complex(self) -> None:
         exact = torch.randn(64, dtype=torch.complex128)
