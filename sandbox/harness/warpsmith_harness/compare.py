@@ -160,13 +160,7 @@ def _compare_one(
     if not (wanted.is_floating_point() or wanted.is_complex()):
         return _compare_exactly(got, wanted, best, rows)
     if rows is None:
-        own = _errors(wanted, best)
-        result = _within(
-            got, wanted, best, _budgets(wanted.dtype, own.largest, own.scale, tolerance, errors), own.scale
-        )
-        usual = max(own.typical, _ROUNDING * torch.finfo(wanted.dtype).eps * own.scale)
-        known = tolerance == "budget" and not result.reason and usual > 0
-        return replace(result, own_errors=_errors(got, best).typical / usual) if known else result
+        return _compare_whole(got, wanted, best, tolerance, errors)
     own, scale = own_error(wanted[rows], best)
     own = own if errors is None else max(own, float(errors.max()))
     budget = _budget(wanted.dtype, own, scale, tolerance)
@@ -177,6 +171,16 @@ def _compare_one(
     loose = _Budget(2 * (budget.absolute + own), budget.relative, budget.published)
     rest = _within(got, wanted, wanted, [loose], scale)
     return rest if rest.reason else sampled
+
+
+def _compare_whole(
+    got: torch.Tensor, wanted: torch.Tensor, best: torch.Tensor, tolerance: str, errors: Optional[torch.Tensor]
+) -> _Result:
+    own = _errors(wanted, best)
+    result = _within(got, wanted, best, _budgets(wanted.dtype, own.largest, own.scale, tolerance, errors), own.scale)
+    usual = max(own.typical, _ROUNDING * torch.finfo(wanted.dtype).eps * own.scale)
+    known = tolerance == "budget" and not result.reason and usual > 0
+    return replace(result, own_errors=_errors(got, best).typical / usual) if known else result
 
 
 def _compare_exactly(
