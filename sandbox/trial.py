@@ -18,6 +18,7 @@ from sandbox.guard import check_source
 from sandbox.guard.extension import check_extensions
 from sandbox.guard.mappings import executable, foreign_code
 from sandbox.guard.names import POLICY_RULES
+from sandbox.guard.triton_source import jitted_names
 from sandbox.isolation import Isolation
 from sandbox.judge_limits import JudgeLimits
 from sandbox.plans import CasePlan, drawn_size, plan_cases
@@ -231,6 +232,7 @@ class Trial:
             "folder": str(self._snapshot),
             "kernels": kernels_name(self._spec),
             "manifest": self._manifest,
+            "jitted": jitted_names(self._files[self._spec.candidate_file], self._spec),
             "threads": self._crew.threads,
         }
         seconds = self._limits.inline_load_seconds if self._extensions else self._limits.load_seconds

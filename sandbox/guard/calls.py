@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from sandbox.guard.candidate import called
 from sandbox.guard.outside import Outside
 from sandbox.guard.state import ELEMENTS, Frame, State
 from sandbox.guard.torch_names import CONTAINER_METHODS
+from sandbox.guard.triton_source import RULE
 from sandbox.guard.values import A_TENSOR, PLAIN, Function, Value, joined
 
 if TYPE_CHECKING:
@@ -127,13 +129,13 @@ class Calls:
 
     def _look_at_decorators(self, function: Function, given: Value) -> None:
         for decorator in getattr(function.node, "decorator_list", []):
-            called = decorator.func if isinstance(decorator, ast.Call) else decorator
-            dotted = self.state.file.dotted(called)
+            itself = called(decorator)
+            dotted = self.state.file.dotted(itself)
             if dotted in _CACHES and given.carries:
                 self.state.findings.add(
                     "result-cache", decorator, "keeps results for tensors; their content may change"
                 )
-            plain = isinstance(called, ast.Name) and called.id in _PLAIN_DECORATORS
+            plain = isinstance(itself, ast.Name) and itself.id in _PLAIN_DECORATORS
             if not (
                 plain or dotted in _DECORATORS | _CACHES or ast.dump(decorator) in self.state.file.original_decorators
             ):
@@ -208,9 +210,17 @@ class Calls:
             given = [self.state.element(each) | each for each in arguments[1:]]
             called = self.apply(arguments[0], given, {}, node, frame)
             return joined([called, *arguments]) if ref == "functools.partial" else called.held() | called
+        if ref.removeprefix("kernels.") in self.state.file.jitted:
+            self._check_launch(joined([*arguments, *keywords.values()]), node)
         if not ref.startswith(("torch.", "kernels.")):
             self._call_back([*arguments, *keywords.values()], frame)
         return self.outside.call(ref, arguments, keywords, node, frame, receiver, self._register)
+
+    def _check_launch(self, given: Value, node: ast.AST) -> None:
+        """Triton asks what it is given for an address, and kernels call methods by name: no object or module may be given."""
+        modules = {ref for ref in given.refs if "()" not in ref and ref.partition(".")[0] in {"torch", "kernels"}}
+        if given.instances or given.classes or given.functions or modules:
+            self.state.findings.add(RULE, node, "a kernel of Triton's is given tensors, numbers and texts")
 
     def _call_back(self, given: list[Value], frame: Frame) -> None:
         """A function of the file that is handed to something outside may be called there with all else that is handed over."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -44,6 +45,40 @@ class CandidateFile:
                 if dotted and dotted.startswith("torch"):
                     names.setdefault(node.targets[0].id, dotted)
         return names
+
+    @cached_property
+    def jitted(self) -> dict[str, ast.FunctionDef]:
+        """The file's Triton kernels by name: functions of the module that ``triton.jit`` takes before any other decorator."""
+        functions = [node for node in self.tree.body if isinstance(node, ast.FunctionDef) and node.decorator_list]
+        return {node.name: node for node in functions if self.dotted(called(node.decorator_list[-1])) == "triton.jit"}
+
+    @cached_property
+    def bound(self) -> Counter[str]:
+        """How often each name of the file is bound, in whatever scope."""
+        return Counter(name for node in ast.walk(self.tree) for name, _ in self.binds(node))
+
+    def binds(self, node: ast.AST) -> Iterator[tuple[str, str]]:
+        """Yield the names that a node binds, each with what tells this meaning from another."""
+        match node:
+            case ast.Import():
+                for alias in node.names:
+                    first = alias.name.split(".")[0]
+                    yield alias.asname or first, alias.name if alias.asname else first
+            case ast.ImportFrom():
+                for alias in node.names:
+                    yield alias.asname or alias.name, self.imported(node, alias.name)
+            case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.arg(arg=name):
+                yield name, str(id(node))
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name, str(id(node))
+            case (
+                ast.ExceptHandler(name=str() as name)
+                | ast.MatchAs(name=str() as name)
+                | ast.MatchStar(name=str() as name)
+            ):
+                yield name, str(id(node))
+            case ast.MatchMapping(rest=str() as name):
+                yield name, str(id(node))
 
     def imported(self, node: ast.ImportFrom, name: str) -> str:
         """Return the dotted name that ``from ... import name`` gives; the bound kernels are ``kernels.NAME``."""
@@ -108,6 +143,11 @@ class CandidateFile:
             plain |= {each.arg for each, argument in given if _is_number(argument)}
             plain |= {each.arg for each in call.keywords if each.arg and _is_number(each.value)}
         return name in plain
+
+
+def called(decorator: ast.expr) -> ast.expr:
+    """Return the decorator itself, without what it is given."""
+    return decorator.func if isinstance(decorator, ast.Call) else decorator
 
 
 def resolve(node: ast.expr, names: dict[str, str]) -> str:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from sandbox.guard.attributes import Attributes
 from sandbox.guard.calls import Calls
 from sandbox.guard.state import Frame, State
+from sandbox.guard.triton_source import RULE, is_grid
 from sandbox.guard.values import ADDRESS, HOLDS, PLAIN, TENSOR, Function, Value, joined
 
 
@@ -130,6 +131,7 @@ class Expressions:
     def _subscript(self, node: ast.Subscript, frame: Frame) -> Value:
         value, index = self.evaluate(node.value, frame), self.evaluate(node.slice, frame)
         self.look_for_cache(node.slice, index, frame)
+        self._look_at_grid(node, value, index, frame)
         if value.is_tensor and frame.forward:
             parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
             if index.carries or any(isinstance(part, ast.List | ast.ListComp) for part in parts):
@@ -138,6 +140,21 @@ class Expressions:
         if value.items is not None and isinstance(at, int) and -len(value.items) <= at < len(value.items):
             return value.items[at]
         return self.state.element(value)
+
+    def _look_at_grid(self, node: ast.Subscript, value: Value, index: Value, frame: Frame) -> None:
+        """Refuse a grid that is more than numbers: it is called on the host, with the kernel's arguments."""
+        names = {ref.removeprefix("kernels.") for ref in value.refs} & set(self.state.file.jitted)
+        if not names:
+            return
+        grids = [each.node for each in index.functions]
+        plain = all(is_grid(self.state.file, name, each) for name in names for each in grids)
+        if not plain or index.carries or index.instances or index.classes:
+            why = (
+                "a grid is a tuple of numbers, or a lambda that computes them from the kernel's constants by arithmetic"
+            )
+            self.state.findings.add(RULE, node, why)
+        for function in index.functions:
+            self.calls.call_function(function, [PLAIN], {}, frame, itself=PLAIN)
 
     def look_for_cache(self, node: ast.AST, key: Value, frame: Frame) -> None:
         """Refuse looking anything up by which input this is."""

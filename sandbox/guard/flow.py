@@ -15,6 +15,7 @@ from sandbox.guard.expressions import Expressions
 from sandbox.guard.findings import Findings
 from sandbox.guard.hygiene import check_handlers
 from sandbox.guard.state import Frame, State
+from sandbox.guard.triton_source import is_jitted
 from sandbox.guard.values import AN_INPUT, Function, Value
 
 _ROUNDS = 30
@@ -120,14 +121,19 @@ class _Flow:
             case ast.Match():
                 self._match(node, frame)
             case ast.FunctionDef() | ast.AsyncFunctionDef():
-                function = Function(node, frame.owner, scope=frame.key)
-                self.state.assign(frame, node.name, Value(functions=frozenset({function})))
+                self.state.assign(frame, node.name, self._defined(node, frame))
             case ast.ClassDef():
                 self._class(node, frame)
             case ast.Import() | ast.ImportFrom():
                 pass
             case _:
                 self._others(node, frame)
+
+    def _defined(self, node: ast.FunctionDef | ast.AsyncFunctionDef, frame: Frame) -> Value:
+        """Return what a definition makes: a function, or a kernel of Triton's, which is called as those of kernels/."""
+        if is_jitted(self.state.file, node):
+            return Value(refs=frozenset({f"kernels.{node.name}"}))
+        return Value(functions=frozenset({Function(node, frame.owner, scope=frame.key)}))
 
     def _others(self, node: ast.AST, frame: Frame) -> None:
         """Read whatever a statement is made of."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from sandbox.guard.candidate import CandidateFile
+from sandbox.guard.candidate import CandidateFile, called
 from sandbox.guard.findings import Findings
 from sandbox.guard.names import (
     ALLOWED_IMPORTS,
@@ -13,9 +13,11 @@ from sandbox.guard.names import (
     HOOKS,
     MAGIC_METHODS,
     SUBCLASS_MAKERS,
+    TRITON_IMPORTS,
     denied,
     forbidden_module,
 )
+from sandbox.guard.triton_source import RULE, is_jitted
 
 _TENSOR_CLASSES = frozenset({"torch.Tensor", "torch.nn.Parameter", "torch.nn.parameter.Parameter", "torch.nn.Buffer"})
 
@@ -34,6 +36,7 @@ class _Hygiene(ast.NodeVisitor):
         self.file = file
         self.findings = findings
         self.defined = {node.name for node in ast.walk(file.tree) if isinstance(node, ast.FunctionDef)}
+        self.launched: set[ast.expr] = set()
 
     def visit_Import(self, node: ast.Import) -> None:
         for alias in node.names:
@@ -46,7 +49,7 @@ class _Hygiene(ast.NodeVisitor):
             dotted = self.file.imported(node, alias.name)
             if alias.name == "*":
                 self.findings.add("import", node, "name what is imported; a star hides it")
-            elif dotted == "kernels" or dotted.startswith("kernels."):
+            elif dotted == "kernels" or dotted.startswith("kernels.") or dotted in TRITON_IMPORTS:
                 continue
             elif f"{module}.{alias.name}" not in self.file.original_imports and not self._may_import(module):
                 self._refuse_import(node, module)
@@ -65,6 +68,10 @@ class _Hygiene(ast.NodeVisitor):
         )
 
     def visit_Name(self, node: ast.Name) -> None:
+        if node.id in self.file.jitted and node not in self.launched:
+            self.findings.add(
+                RULE, node, f"{node.id} is only launched, as {node.id}[grid](...); its body is the device's"
+            )
         if self._check_dotted(node, self.file.dotted(node)):
             return
         rule = FORBIDDEN_BUILTINS.get(node.id)
@@ -97,6 +104,8 @@ class _Hygiene(ast.NodeVisitor):
 
     def visit_Call(self, node: ast.Call) -> None:
         name = node.func.id if isinstance(node.func, ast.Name) else ""
+        if isinstance(node.func, ast.Subscript):
+            self.launched.add(node.func.value)
         if name == "getattr" and len(node.args) > 1:
             self._check_getattr(node)
         if name == "setattr" and node.args and not _is_self(node.args[0]):
@@ -158,8 +167,7 @@ class _Hygiene(ast.NodeVisitor):
     def check_class(self, node: ast.ClassDef) -> None:
         """Look at what a class derives from, and at what is done to it."""
         for decorator in node.decorator_list:
-            called = decorator.func if isinstance(decorator, ast.Call) else decorator
-            if self.file.dotted(called) != "dataclasses.dataclass":
+            if self.file.dotted(called(decorator)) != "dataclasses.dataclass":
                 self.findings.add("decorator", decorator, "hides what the class is; write it into the class")
         for base in node.bases:
             if self.file.dotted(base) in _TENSOR_CLASSES:
@@ -168,6 +176,8 @@ class _Hygiene(ast.NodeVisitor):
             self.findings.add("magic-method", node, f"a class with {keyword.arg or '**'}= hides what it does")
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        if is_jitted(self.file, node):
+            return
         if node.name in MAGIC_METHODS:
             self.findings.add("magic-method", node, f"{node.name} makes code run where nobody sees it")
         if node.name in {"__torch_function__", "__torch_dispatch__"}:

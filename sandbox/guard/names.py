@@ -9,7 +9,7 @@ ALLOWED_IMPORTS = frozenset(
         "__future__", "abc", "collections", "collections.abc", "contextlib", "dataclasses", "enum", "functools", "itertools",
         "logging", "math", "numbers", "textwrap", "typing", "warnings", "torch", "torch.nn", "torch.nn.functional",
         "torch.nn.init", "torch.nn.parameter", "torch.nn.modules", "torch.autograd", "torch.autograd.function", "torch.types",
-        "torch.utils.cpp_extension",
+        "torch.utils.cpp_extension", "triton", "triton.language", "triton.language.extra", "triton.language.extra.cuda",
     }
 )  # fmt: skip
 """Modules a candidate may import beside those that the original file imports and its own kernels."""
@@ -168,9 +168,27 @@ DENIED = {
     "torch.multiprocessing": Denied("process", "a candidate starts no processes or threads"),
     "torch.distributed": Denied("process", "a candidate starts no processes or threads"),
     "torch.profiler": Denied("torch-internals", "profiling is the judge's part"),
+    "triton": Denied(
+        "triton-code", "of Triton only what declares a kernel of the module, cdiv, next_power_of_2 and types are used"
+    ),
     "torch.futures": Denied("process", "a candidate starts no processes or threads"),
 }
 """By dotted prefix; the longest that fits counts."""
+
+_TRITON_HOST = frozenset(
+    {
+        "triton.cdiv", "triton.next_power_of_2", "triton.language.constexpr", "triton.language.bfloat16",
+        *(f"triton.language.float{bits}" for bits in (16, 32, 64)), "triton.language.float8e4nv", "triton.language.float8e5",
+        *(f"triton.language.{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)), "triton.language.int1",
+    }
+)  # fmt: skip
+"""What of Triton code on the host may use; kernels may use more (``triton_source``)."""
+
+TRITON_IMPORTS = _TRITON_HOST | {
+    "triton.jit", "triton.autotune", "triton.heuristics", "triton.Config", "triton.language",
+    "triton.language.extra.libdevice", "triton.language.extra.cuda.libdevice",
+}  # fmt: skip
+"""What may be imported from Triton by name."""
 
 _TORCHS_OWN = frozenset({"torch.select", "torch.types"})
 
@@ -181,12 +199,15 @@ POLICY_RULES = frozenset({"torch-computation", "unknown-call", "registered-opera
 def forbidden_module(dotted: str) -> str:
     """Return the module that a dotted name reaches and may not, also through another module (``torch.os.system``)."""
     own = ".".join(dotted.split(".")[:2]) in _TORCHS_OWN
-    found = [part for part in dotted.split(".") if part in FORBIDDEN_MODULES and not own]
+    parts = dotted.split(".")
+    found = [part for part in parts[parts[0] == "triton" :] if part in FORBIDDEN_MODULES and not own]
     return found[0] if found else ""
 
 
 def denied(dotted: str) -> Denied | None:
     """Return why a dotted name may not be used, or null."""
+    if dotted in _TRITON_HOST:
+        return None
     while dotted:
         if dotted in DENIED:
             return DENIED[dotted]

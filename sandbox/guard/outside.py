@@ -74,7 +74,7 @@ class Outside:
         given = joined([*arguments, *keywords.values()])
         root, _, rest = ref.partition(".")
         match root:
-            case "kernels" | "context":
+            case _ if root == "context" or (root == "kernels" and "." not in rest):
                 return PLAIN
             case "extension()":
                 return A_TENSOR

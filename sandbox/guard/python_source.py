@@ -10,6 +10,7 @@ from sandbox.guard.findings import Findings, Source
 from sandbox.guard.flow import check_flow
 from sandbox.guard.hygiene import check_hygiene
 from sandbox.guard.kernel_source import check_kernel_source
+from sandbox.guard.triton_source import check_triton
 from sandbox.task import TaskSpec
 from sandbox.verdict import Finding
 
@@ -39,6 +40,7 @@ def _check(text: str, original: str, spec: TaskSpec, findings: Findings) -> None
         )
         return
     check_hygiene(file, findings)
+    check_triton(file, findings)
     check_flow(file, findings)
     for node, source in _embedded(file.tree):
         check_kernel_source(source, findings, cuda=True, torch_allowed=True, first_line=getattr(node, "lineno", 1))

@@ -126,13 +126,16 @@ def multiprocessor(device: str) -> Dict[str, int]:
     return found
 
 
-def ownership(activities: Sequence[Activity], manifest: Optional[Dict[str, Any]], policy: str) -> List[Finding]:
+def ownership(
+    activities: Sequence[Activity], manifest: Optional[Dict[str, Any]], policy: str, jitted: Sequence[str] = ()
+) -> List[Finding]:
     """Return what is to be said about a call's kernels.
 
     Args:
         activities: As ``device_activity`` returns them.
         manifest: The candidate's built library, or None where it brings its own extension.
         policy: ``own-kernels`` or ``library-ok``.
+        jitted: The names of its Triton kernels, which are the names that run.
     """
     if not activities:
         return [finding("no-trace", "label", "the profiler saw nothing of this call, so nobody owns its device time")]
@@ -140,16 +143,19 @@ def ownership(activities: Sequence[Activity], manifest: Optional[Dict[str, Any]]
     ran = [activity for activity in activities[1:] if not _ARRANGING.search(activity.name)]
     if not ran:
         return [finding("no-launch", "reject", "a call of the candidate ran no kernel on the device")]
-    found = _foreign(ran, manifest, policy)
+    found = _foreign([activity for activity in ran if activity.name not in jitted], manifest, policy, _total(ran))
     aside = sorted({activity.name[:80] for activity in ran if activity.stream != stream})
     if aside:
         found.append(finding("side-stream", "label", f"not on the current stream: {', '.join(aside)}"))
     return found
 
 
-def _foreign(ran: Sequence[Activity], manifest: Optional[Dict[str, Any]], policy: str) -> List[Finding]:
+def _total(ran: Sequence[Activity]) -> float:
+    return sum(activity.us for activity in ran) or 1.0
+
+
+def _foreign(ran: Sequence[Activity], manifest: Optional[Dict[str, Any]], policy: str, total: float) -> List[Finding]:
     """Say whose the kernels are that are not the candidate's, and how much of the device time they have."""
-    total = sum(activity.us for activity in ran) or 1.0
     found = []
     libraries = [activity for activity in ran if _library(activity.name, manifest)]
     if libraries:

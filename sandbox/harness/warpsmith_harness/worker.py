@@ -62,6 +62,7 @@ class Worker:
         self._candidate: nn.Module = nn.Identity()
         self._folder = Path()
         self._manifest: Optional[Dict[str, Any]] = None
+        self._jitted: List[str] = []
         self._regions: List[Region] = []
         self._guards = Guards(task.device, task.spec["policy"])
         self._staged: List[_Call] = []
@@ -108,7 +109,7 @@ class Worker:
         torch.set_num_threads(request["threads"])
         self._use_device()
         self._folder = Path(request["folder"])
-        self._manifest = request["manifest"]
+        self._manifest, self._jitted = request["manifest"], request["jitted"]
         bound = None if self._manifest is None else kernels.bind(self._manifest, request["kernels"])
         self._candidate = load_candidate(self._task, request["folder"], bound)
         self._threads = torch.get_num_threads()
@@ -230,7 +231,7 @@ class Worker:
 
     def _device_findings(self, asked: _Call) -> List[Finding]:
         activities = device_activity(lambda: self._candidate(*asked.args, **asked.kwargs), self._task.device)
-        return ownership(activities, self._manifest, self._task.spec["policy"])
+        return ownership(activities, self._manifest, self._task.spec["policy"], self._jitted)
 
     def _place(self, request: Message) -> Message:
         """Take the placement's drawn inputs and its state into buffers of this process."""

@@ -1,4 +1,4 @@
-"""Where torch may compute too: its operators beside kernels, its graphs, its allocator, answers with ``load_inline``."""
+"""Where torch may compute too: its operators beside kernels, its graphs, its allocator, answers with ``load_inline``, Triton."""
 
 from __future__ import annotations
 
@@ -259,10 +259,71 @@ class ModelNew(nn.Module):
         return self.softmax.softmax_cuda(x)
 '''
 
+_TRITON = """
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def softmax_kernel(x_ptr, out_ptr, columns, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    offsets = tl.arange(0, BLOCK)
+    mask = offsets < columns
+    x = tl.load(x_ptr + row * columns + offsets, mask=mask, other=-float("inf"))
+    numerator = tl.exp(x - tl.max(x, axis=0))
+    tl.store(out_ptr + row * columns + offsets, numerator / tl.sum(numerator, axis=0), mask=mask)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        out = torch.empty_like(x)
+        rows, columns = x.shape
+        softmax_kernel[(rows,)](x, out, columns, BLOCK=triton.next_power_of_2(columns), num_warps=4)
+        return out
+"""
+
+_TRITON_TUNED = """
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.autotune(
+    configs=[triton.Config({"BLOCK": size}, num_warps=warps) for size in (512, 1024) for warps in (4, 8)],
+    key=["n"],
+)
+@triton.jit
+def scale_add_kernel(x_ptr, w_ptr, y_ptr, out_ptr, n, columns, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    x = tl.load(x_ptr + offsets, mask=mask)
+    w = tl.load(w_ptr + offsets % columns, mask=mask)
+    y = tl.load(y_ptr + offsets, mask=mask)
+    value = x * w + y
+    tl.store(out_ptr + offsets, tl.where(value < 0, 0.0, value), mask=mask)
+
+
+class ModelNew(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(dim))
+
+    def forward(self, x, y):
+        out = torch.empty_like(x)
+        n = out.numel()
+        scale_add_kernel[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, self.weight, y, out, n, x.shape[-1])
+        return out
+"""
+
 OPENLY = [
     Candidate("torch's linear layers around a kernel", "open", _BESIDE, **_KERNELS),
     Candidate("torch's products into buffers that are kept", "open", _BESIDE_RAW, **_KERNELS),
     Candidate("a CUDA graph of torch, with copies in and out", "open", _GRAPH, **_KERNELS),
     Candidate("an answer with load_inline, in C++", "scale_add", _INLINE_CPP, cpp={}),
     Candidate("an answer with load_inline, in CUDA", "softmax", _INLINE_CUDA, cuda={}),
+    Candidate("Triton, a program a row", "softmax", _TRITON, cuda={}),
+    Candidate("Triton, tuned by itself", "scale_add", _TRITON_TUNED, cuda={}),
 ]

@@ -1,8 +1,7 @@
 """Every honest candidate of the suite, from the files beside this one.
 
-Two styles of honest people are not here, because the guard refuses them and says why: operators that a candidate registers
-itself (they are made when a change lands; what the whole process finds under a name would be anybody's to change), and Triton,
-whose functions it does not read as device code.
+One style of honest people is not here, because the guard refuses it and says why: operators that a candidate registers itself.
+They are made when a change lands; what the whole process finds under a name would be anybody's to change.
 """
 
 from __future__ import annotations

@@ -196,7 +196,7 @@ FILE = {
     "a name imported from torch": ("from torch import relu as view\n", "return view(out)", "torch-computation"),
     "torch under another name": ("backend = torch.nn.functional\n", "return backend.relu(out)", "torch-computation"),
     "a library": ("import numpy as np\n", "", "import"),
-    "another compiler": ("import triton\n", "", "import"),
+    "another compiler": ("import numba\n", "", "import"),
     "starting programs": ("import subprocess\n", "", "import"),
     "foreign functions": ("from ctypes import CDLL\n", "", "import"),
     "a star": ("from torch import *\n", "", "import"),

@@ -203,6 +203,13 @@ class TestOwnership:
         assert self.rules(Activity("triton_poi_fused_relu_0", 7, 5.0), manifest=None) == ["reject delegation"]
         assert self.rules(Activity("my_kernel(float*)", 7, 5.0), manifest=None) == []
 
+    def test_triton_kernels_are_the_candidates_by_their_names(self) -> None:
+        ran = [self.MARKER, Activity("my_triton_gemm", 7, 5.0), Activity("triton_poi_fused_relu_0", 7, 5.0)]
+        assert self.rules(*ran[1:], manifest=None) == ["reject delegation"]
+        assert ownership(ran[:2], None, "own-kernels", ["my_triton_gemm"]) == []
+        [found] = ownership(ran, self.MANIFEST, "own-kernels", ["my_triton_gemm"])
+        assert (found["severity"], found["evidence"].split(" of ")[0]) == ("reject", "50%")
+
     def test_nothing_ran(self) -> None:
         assert self.rules(Activity("Memcpy DtoD (Device -> Device)", 7, 5.0)) == ["reject no-launch"]
 
