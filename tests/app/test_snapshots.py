@@ -52,10 +52,11 @@ def steps(*ways: Callable[[Pilot[None]], Awaitable[Any]]) -> Callable[[Pilot[Non
     async def go(pilot: Pilot[None]) -> None:
         for way in ways:
             await way(pilot)
+            pilot.app.clear_notifications()  # now, while its screen is the one in front
+            await pilot.pause()
         for field in pilot.app.screen.query(Input):
             field.cursor_blink = False
         await until(pilot, lambda: all(worker.is_finished for worker in pilot.app.workers))
-        pilot.app.clear_notifications()
         await asyncio.sleep(0.2)
         await pilot.pause()
 
