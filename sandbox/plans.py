@@ -40,8 +40,6 @@ _MOST_INPUTS = 4
 _ODD_SIZES = 3
 _ROW = 3
 _GRADIENTS = 2
-FRESH = "fresh inputs"
-"""What the names of the cases that nothing changes begin with."""
 _OF_QUICK = ("inputs in order", "tiny inputs")
 """Distributions that quick asks for too: independent draws of one scale are all that its fresh inputs are."""
 
@@ -90,7 +88,7 @@ def plan_cases(
     """
     watched = ["operators"] if spec.device == "cpu" else ["operators", "device"]
     watches = watched + [""] * count
-    plans = [CasePlan(f"{FRESH} {number + 1}", watch=watches[number]) for number in range(count)]
+    plans = [CasePlan(f"fresh inputs {number + 1}", watch=watches[number]) for number in range(count)]
     plans.append(CasePlan("a few elements changed", {"little": True}))
     floating = any(each["floating"] for each in inputs)
     harder = [CasePlan(name, {"contents": name}, optional=True) for name in DISTRIBUTIONS if floating]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from sandbox.bench_client import Bench
 from sandbox.judge_limits import JudgeLimits
-from sandbox.plans import FRESH, CasePlan
+from sandbox.plans import CasePlan
 from sandbox.processes import close_all
 from sandbox.task import DynamicSize
 from sandbox.verdict import Finding, VerifiedRange, VerifyCase, VerifyReport
@@ -170,7 +170,7 @@ class Verifier:
         extra = {"watch": plan.watch, "refusable": plan.refusable}
         answer = self._ask("answer", question, extra, descriptors)
         compared = self._compared(answer, 0)
-        if plan.name.startswith(FRESH) and compared.get("own_errors") is not None:
+        if not plan.variant and compared.get("own_errors") is not None:
             self._own_errors.append(float(compared["own_errors"]))
         return case_of(plan.name, compared)
 

@@ -30,6 +30,7 @@ from warpsmith_harness.device_queue import (  # noqa: E402
     user_name,
 )
 from warpsmith_harness.protocol import (  # noqa: E402
+    TAMPERED,
     Channel,
     ChannelClosed,
     ChannelGarbage,
@@ -45,6 +46,7 @@ __all__ = [
     "HARNESS",
     "MAIN",
     "SHARED",
+    "TAMPERED",
     "Channel",
     "ChannelClosed",
     "ChannelGarbage",

@@ -25,7 +25,7 @@ from sandbox.processes import (
     wake,
 )
 from sandbox.task import TaskSpec
-from sandbox.wire import Channel, ChannelClosed, ChannelGarbage, ChannelTimeout, Message, pair, signature
+from sandbox.wire import TAMPERED, Channel, ChannelClosed, ChannelGarbage, ChannelTimeout, Message, pair, signature
 
 SLICE_SECONDS = 0.05
 KILL_SECONDS = 8.0
@@ -35,8 +35,6 @@ _ENDING_SECONDS = 5.0
 ANSWER_BYTES = 8 * 1024 * 1024
 FORGED = "result-channel"
 """The rule that a candidate breaks which answers in the place of its worker."""
-TAMPERED = 87
-"""Exit status of a worker in which the candidate replaced the judge's code, see ``warpsmith_harness.seal``."""
 _REPLACED = re.compile(r"^replaced by the candidate: (.+)$", re.MULTILINE)
 _SLICES_A_LOOK = 10
 _STILL_LOOKS = 2

@@ -18,6 +18,13 @@ from sandbox.judge_limits import GIBIBYTE, JudgeLimits, TierLimits
 from sandbox.task import TaskSpec
 from sandbox.verdict import GuardReport, Tier, Verdict
 
+HEAD = """
+import torch
+from torch import nn
+import torch.nn.functional as F
+"""
+"""What the files of tasks begin with."""
+
 _OPEN_AT_ONCE = 2
 """Judges that are kept open: each keeps a process with the reference."""
 

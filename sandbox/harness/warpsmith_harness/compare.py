@@ -49,11 +49,12 @@ class _Budget:
 
 @dataclass(frozen=True)
 class _Result:
-    """The outcome for one output; ``scale`` is the oracle's RMS, ``own_errors`` as ``compare`` tells it."""
+    """The outcome for one output; ``scale`` is the oracle's RMS, ``typical`` the errors', ``own_errors`` as in ``compare``."""
 
     error: Optional[float]
     scale: float
     reason: str
+    typical: float = 0.0
     own_errors: Optional[float] = None
 
 
@@ -180,7 +181,7 @@ def _compare_whole(
     result = _within(got, wanted, best, _budgets(wanted.dtype, own.largest, own.scale, tolerance, errors), own.scale)
     usual = max(own.typical, _ROUNDING * torch.finfo(wanted.dtype).eps * own.scale)
     known = tolerance == "budget" and not result.reason and usual > 0
-    return replace(result, own_errors=_errors(got, best).typical / usual) if known else result
+    return replace(result, own_errors=result.typical / usual) if known else result
 
 
 def _compare_exactly(
@@ -259,7 +260,7 @@ def _within(
     got: torch.Tensor, wanted: torch.Tensor, best: torch.Tensor, budgets: Sequence[_Budget], scale: float
 ) -> _Result:
     """Hold every element against the budgets, of which it must keep one; the reason describes the wrong ones together."""
-    error, start = 0.0, 0
+    error, squares, count, start = 0.0, 0.0, 0, 0
     wrong: Optional[torch.Tensor] = None  # made only where something is wrong: large outputs leave little room
     for theirs, ours, exact in _chunks(got, wanted, best):
         # The oracle's values at the output's dtype: what overflows there may be infinite in the candidate.
@@ -274,10 +275,13 @@ def _within(
         if bool(off_here.any()):
             wrong = torch.zeros(got.numel(), dtype=torch.bool, device=got.device) if wrong is None else wrong
             wrong[start : start + theirs.numel()] = off_here
-        error = max(error, float(torch.where(finite, off, 0.0).max()))
+        off = torch.where(finite, off, 0.0)
+        error = max(error, float(off.max()))
+        squares += float((off**2).sum())
+        count += int(finite.sum())
         start += theirs.numel()
     if wrong is None:
-        return _Result(error, scale, "")
+        return _Result(error, scale, "", math.sqrt(squares / count) if count else 0.0)
     known = error if bool(torch.isfinite(got.reshape(-1)[wrong]).any()) else None
     allowed = budgets[0].at(wanted, int(wrong.int().argmax()), got)
     return _Result(known, scale, diagnose(got, wanted, wrong.view(got.shape), allowed, scale))

@@ -19,6 +19,8 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 FRAME_LIMIT = 64 * 1024 * 1024
 DEPTH_LIMIT = 100
 """Objects and lists inside each other; what may be read must also be written, by functions that call themselves."""
+TAMPERED = 87
+"""Exit status of a worker in which the candidate replaced the judge's code, see ``seal``."""
 _HEADER = struct.Struct(">I")
 _MAX_FDS = 8
 

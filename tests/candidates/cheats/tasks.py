@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 from sandbox.task import DynamicSize
-from tests.candidates.frame import Task
-
-_HEAD = """
-import torch
-from torch import nn
-import torch.nn.functional as F
-"""
+from tests.candidates.frame import HEAD, Task
 
 CHEAT_TASKS = {
     "layer_norm_wide": Task(
-        f"""{_HEAD}
+        f"""{HEAD}
 class Model(nn.Module):
     def __init__(self, dim):
         super().__init__()
@@ -33,7 +27,7 @@ def get_init_inputs():
         {"tolerance": "1e-2"},
     ),
     "zero_gate": Task(
-        f"""{_HEAD}
+        f"""{HEAD}
 class Model(nn.Module):
     def __init__(self, dim):
         super().__init__()
@@ -53,7 +47,7 @@ def get_init_inputs():
         {"ROWS": 1024, "WIDTH": 768},
     ),
     "history": Task(
-        f"""{_HEAD}
+        f"""{HEAD}
 class Model(nn.Module):
     def __init__(self, channels):
         super().__init__()
@@ -77,7 +71,7 @@ def get_init_inputs():
         {"BATCH": 64, "LENGTH": 128, "CHANNELS": 512},
     ),
     "top": Task(
-        f"""{_HEAD}
+        f"""{HEAD}
 class Model(nn.Module):
     def forward(self, x):
         return torch.topk(x, 8, dim=-1).values
@@ -92,7 +86,7 @@ def get_init_inputs():
         {"ROWS": 4096, "COLUMNS": 16384},
     ),
     "any_size": Task(
-        f"""{_HEAD}
+        f"""{HEAD}
 class Model(nn.Module):
     def forward(self, x, y):
         return x / (1 + y.abs())
@@ -108,7 +102,7 @@ def get_init_inputs():
         {"dynamic": (DynamicSize(("x.0", "y.0"), 1, 600), DynamicSize(("x.1", "y.1"), 1, 2100))},
     ),
     "careful_sum": Task(
-        f"""{_HEAD}
+        f"""{HEAD}
 class Model(nn.Module):
     def forward(self, x):
         total, lost = torch.zeros_like(x[:, 0]), torch.zeros_like(x[:, 0])
@@ -129,7 +123,7 @@ def get_init_inputs():
         {"ROWS": 262144, "COLUMNS": 64},
     ),
     "linear_sum": Task(
-        f"""{_HEAD}
+        f"""{HEAD}
 class Model(nn.Module):
     def __init__(self, width, out):
         super().__init__()

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from tests.candidates.frame import Task
-
-_HEAD = """
-import torch
-from torch import nn
-import torch.nn.functional as F
-"""
+from tests.candidates.frame import HEAD, Task
 
 HONEST_TASKS = {
     "linear_bf16": Task(
-        f"""{_HEAD}
+        f"""{HEAD}
 class Model(nn.Module):
     def __init__(self, width, out):
         super().__init__()
@@ -32,7 +26,7 @@ def get_init_inputs():
         {"dtype": "bfloat16"},
     ),
     "mlp": Task(
-        f"""{_HEAD}
+        f"""{HEAD}
 class Model(nn.Module):
     def __init__(self, width, hidden):
         super().__init__()
@@ -52,7 +46,7 @@ def get_init_inputs():
         {"ROWS": 1024, "WIDTH": 512, "HIDDEN": 1024},
     ),
     "conv_relu": Task(
-        f"""{_HEAD}
+        f"""{HEAD}
 class Model(nn.Module):
     def __init__(self, channels, out):
         super().__init__()
@@ -71,7 +65,7 @@ def get_init_inputs():
         {"BATCH": 16, "CHANNELS": 16, "SIZE": 128, "OUT": 32},
     ),
     "attention": Task(
-        f"""{_HEAD}
+        f"""{HEAD}
 class Model(nn.Module):
     def __init__(self, heads):
         super().__init__()
@@ -93,7 +87,7 @@ def get_init_inputs():
         {"BATCH": 4, "LENGTH": 512, "HEADS": 8},
     ),
     "scan": Task(
-        f"""{_HEAD}
+        f"""{HEAD}
 class Model(nn.Module):
     def forward(self, x):
         return torch.cumsum(x, dim=-1)
@@ -108,7 +102,7 @@ def get_init_inputs():
         {"ROWS": 1024, "COLUMNS": 8192},
     ),
     "embedding": Task(
-        f"""{_HEAD}
+        f"""{HEAD}
 class Model(nn.Module):
     def __init__(self, words, width, length):
         super().__init__()
@@ -128,7 +122,7 @@ def get_init_inputs():
         {"WORDS": 32000, "WIDTH": 768, "BATCH": 16, "LENGTH": 512},
     ),
     "best": Task(
-        f"""{_HEAD}
+        f"""{HEAD}
 class Model(nn.Module):
     def forward(self, x):
         values, indices = x.max(dim=-1)
@@ -144,7 +138,7 @@ def get_init_inputs():
         {"ROWS": 8192, "COLUMNS": 2000},
     ),
     "in_place": Task(
-        f"""{_HEAD}
+        f"""{HEAD}
 class Model(nn.Module):
     def forward(self, x, y):
         x.mul_(0.5).add_(y)
@@ -160,7 +154,7 @@ def get_init_inputs():
         {"ROWS": 4096, "COLUMNS": 2048},
     ),
     "batch_norm": Task(
-        f"""{_HEAD}
+        f"""{HEAD}
 class Model(nn.Module):
     def __init__(self, channels):
         super().__init__()
@@ -180,7 +174,7 @@ def get_init_inputs():
         {"training": True},
     ),
     "integer": Task(
-        f"""{_HEAD}
+        f"""{HEAD}
 class Model(nn.Module):
     def forward(self, x, salt):
         mixed = (x ^ (x >> 3)) * 31 + salt
@@ -199,7 +193,7 @@ def get_init_inputs():
         {"COUNT": 16 * 1024 * 1024 + 3},
     ),
     "swiglu": Task(
-        f"""{_HEAD}
+        f"""{HEAD}
 class Model(nn.Module):
     def forward(self, gate, up):
         return F.silu(gate) * up
@@ -214,7 +208,7 @@ def get_init_inputs():
         {"ROWS": 2048, "COLUMNS": 2818},
     ),
     "rms_half": Task(
-        f"""{_HEAD}
+        f"""{HEAD}
 class Model(nn.Module):
     def __init__(self, size):
         super().__init__()
@@ -235,7 +229,7 @@ def get_init_inputs():
         {"ROWS": 8192, "SIZE": 2048},
     ),
     "views": Task(
-        f"""{_HEAD}
+        f"""{HEAD}
 class Model(nn.Module):
     def forward(self, x, y, scale=1.0):
         return (x - y) * scale
@@ -250,7 +244,7 @@ def get_init_inputs():
         {"ROWS": 4099, "COLUMNS": 2053},
     ),
     "gated": Task(
-        f"""{_HEAD}
+        f"""{HEAD}
 class Model(nn.Module):
     def __init__(self, size):
         super().__init__()
@@ -270,7 +264,7 @@ def get_init_inputs():
         {"gradients": True},
     ),
     "sort": Task(
-        f"""{_HEAD}
+        f"""{HEAD}
 class Model(nn.Module):
     def forward(self, x):
         return torch.sort(x, dim=-1).values
@@ -285,7 +279,7 @@ def get_init_inputs():
         {"ROWS": 32768},
     ),
     "open": Task(
-        f"""{_HEAD}
+        f"""{HEAD}
 class Model(nn.Module):
     def __init__(self, width):
         super().__init__()
@@ -308,7 +302,7 @@ def get_init_inputs():
     ),
     "block": Task(
         f"""\"\"\"A developer's own file: a norm, an activation, and the block that is made fast.\"\"\"
-{_HEAD}
+{HEAD}
 class Norm(nn.Module):
     def __init__(self, size, eps=1e-5):
         super().__init__()
