@@ -1,6 +1,8 @@
 """Both suites of candidates on a GPU: every cheat is caught, no honest candidate is rejected; ``pytest -s`` shows the table.
 
 ``python -m tests.candidates --device cuda:0`` prints the same and looks at each cheat without the static guard too.
+Candidates of one task share a judge; with ``pytest -n 8 --dist loadgroup`` several tasks are judged side by side, for
+only timing has the device alone.
 """
 
 from __future__ import annotations
@@ -8,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from tests.candidates.cheats.suite import CHEATS
 from tests.candidates.frame import Candidate, Judges, caught_by
@@ -19,9 +22,13 @@ pytestmark = [pytest.mark.gpu, pytest.mark.slow, pytest.mark.timeout(300)]
 DEVICE = "cuda:0"
 
 
-def by_task(suite: Mapping[str, Candidate]) -> list[str]:
-    """Return the names of those that have a meaning on the device, in an order that shares judges."""
-    return [name for name, one in sorted(suite.items(), key=lambda item: item[1].task) if one.runs_on(DEVICE)]
+def by_task(suite: Mapping[str, Candidate]) -> list[ParameterSet]:
+    """Return the names of those that have a meaning on the device, grouped by their tasks."""
+    return [
+        pytest.param(name, marks=pytest.mark.xdist_group(one.task))
+        for name, one in sorted(suite.items(), key=lambda item: item[1].task)
+        if one.runs_on(DEVICE)
+    ]
 
 
 @pytest.fixture(scope="module")
