@@ -54,6 +54,8 @@ class Bench:
         self._task = task = load_task(spec)
         if task.device.type == "cuda":
             torch.cuda.set_device(task.device)
+        # What it keeps must not lie in a block that a large task's tensors had before, which then is too short for them.
+        self._stopwatch = make_stopwatch(task.device)
         self._memory = memory(task.device)
         sizes, self.accepted = accept_task(task, self._memory)
         self._reference = task.reference()
@@ -64,7 +66,6 @@ class Bench:
         self.threads = torch.get_num_threads()
         self._few_threads = 1 if self.accepted["bytes_moved"] < _SMALL_BYTES else self.threads
         torch.set_num_threads(self._few_threads)
-        self._stopwatch = make_stopwatch(task.device)
         sharing, moved = Sharing(task.device), self.accepted["bytes_moved"]
         common = task, self._reference, examiner
         self._supply: Supply = (
