@@ -18,6 +18,10 @@ _LEAST_ROW = 32
 """Elements of a row from which its own largest error says something of how far rounding goes in it."""
 _OWN_ERRORS = 2.0
 _ULPS = 8.0
+_NARROW_ULPS = 2.0
+"""Units of a large element itself that it may be off in half precision: 8 of bfloat16 are what float8 rounds away, and 4 of
+float16 what bfloat16 does."""
+_NARROW = 1e-4
 _PUBLISHED = 1e-2
 _ROUNDING = 12**-0.5
 """RMS of a rounding error in units in the last place."""
@@ -25,26 +29,29 @@ _ROUNDING = 12**-0.5
 
 @dataclass(frozen=True)
 class _Budget:
-    """What an element may be off: ``absolute + relative * |target|``, from ``exact`` or, if published, ``reference``.
+    """What an element may be off: ``absolute`` and the larger of ``least`` and ``relative * |target|``.
 
-    ``absolute`` is one number for all, or one for each row of ``row_errors``.
+    The target is the exact value or, if published, the reference's. ``absolute`` is one number for all, or one for each row
+    of ``row_errors``.
     """
 
     absolute: Union[float, torch.Tensor]
     relative: float
+    least: float = 0.0
     published: bool = False
 
-    def allowed(self, target: torch.Tensor, start: int, whole: torch.Tensor) -> Union[float, torch.Tensor]:
+    def allowed(self, target: torch.Tensor, start: int, whole: torch.Tensor) -> torch.Tensor:
         """Return what elements may be off that begin at ``start`` in the flattened output, ``whole``."""
         absolute = self.absolute
         if isinstance(absolute, torch.Tensor):
             place = torch.arange(start, start + target.numel(), device=absolute.device)
             absolute = absolute[torch.div(place, _row_width(whole), rounding_mode="floor")]
-        return absolute + self.relative * target.abs() if self.relative else absolute
+        return absolute + (self.relative * target.abs()).clamp(min=self.least)
 
     def at(self, target: torch.Tensor, index: int, whole: torch.Tensor) -> float:
-        """Return what one element may be off."""
-        return float(self.allowed(target.reshape(-1)[index : index + 1], index, whole))
+        """Return what one element may be off; where the target is not finite, what a zero may."""
+        one = target.reshape(-1)[index : index + 1]
+        return float(self.allowed(torch.where(torch.isfinite(one), one, 0), index, whole))
 
 
 @dataclass(frozen=True)
@@ -79,9 +86,10 @@ def compare(
     """Compare a candidate's outputs with the reference's, each in order.
 
     Within ``budget``, the error against the oracle may be two times the reference's own, plus 8 units in the last place
-    at the output's RMS. Where ``own`` says how far the reference's errors go in each row, the rows have budgets of their
-    own, and 8 units of the element itself are allowed as well: one huge element must neither make the other rows'
-    budgets large nor its own row's as small as theirs. With ``1e-2`` it may differ from the reference by 1e-2 absolute
+    at the output's RMS or at the element itself, whichever is larger (in half precision 2 at the element: more would let
+    a lower precision pass). Where an output has a heavy tail, one rounding of a large element may be more than all units
+    at the RMS. Where ``own`` says how far the reference's errors go in each row, the rows have budgets of their own: one
+    huge element must not make the other rows' large. With ``1e-2`` it may differ from the reference by 1e-2 absolute
     plus 1e-2 relative. Integers and booleans must equal the reference's or the oracle's. NaN and infinities may stand
     only where the oracle, at the output's dtype, or the reference has the same.
 
@@ -169,8 +177,8 @@ def _compare_one(
     if sampled.reason:
         return sampled
     # Rows without an oracle are held against the reference, whose own error there can exceed that of the sample.
-    loose = _Budget(2 * (budget.absolute + own), budget.relative, budget.published)
-    rest = _within(got, wanted, wanted, [loose], scale)
+    loose = replace(budget, absolute=2 * (budget.absolute + own), relative=2 * budget.relative, least=2 * budget.least)
+    rest = _within(got, wanted, wanted, [budget if budget.published else loose], scale)
     return rest if rest.reason else sampled
 
 
@@ -198,22 +206,23 @@ def _compare_exactly(
     return _Result(error, 0.0, diagnose(got, wanted, wrong, 0.0))
 
 
-def _budget(dtype: torch.dtype, own: float, scale: float, tolerance: str) -> _Budget:
+def _budget(dtype: torch.dtype, own: Union[float, torch.Tensor], scale: float, tolerance: str) -> _Budget:
     if tolerance == "1e-2":
         return _Budget(_PUBLISHED, _PUBLISHED, published=True)
-    return _Budget(_OWN_ERRORS * own + _ULPS * torch.finfo(dtype).eps * scale, 0.0)
+    eps = torch.finfo(dtype).eps
+    return _Budget(_OWN_ERRORS * own, (_ULPS if eps < _NARROW else _NARROW_ULPS) * eps, _ULPS * eps * scale)
 
 
 def _budgets(
     dtype: torch.dtype, own: float, scale: float, tolerance: str, errors: Optional[torch.Tensor]
 ) -> list[_Budget]:
     """Return the budgets of which an element must keep one."""
+    budget = _budget(dtype, own, scale, tolerance)
     if errors is None:
-        return [_budget(dtype, own, scale, tolerance)]
-    unit = _ULPS * torch.finfo(dtype).eps
+        return [budget]
     # A row whose few runs came out exact by chance gets what is usual.
-    by_row = _Budget(_OWN_ERRORS * torch.maximum(errors, errors.median()) + unit * scale, unit)
-    return [by_row] if tolerance == "budget" else [by_row, _budget(dtype, own, scale, tolerance)]
+    by_row = _budget(dtype, torch.maximum(errors, errors.median()), scale, "budget")
+    return [by_row, budget] if budget.published else [by_row]
 
 
 def own_error(wanted: torch.Tensor, best: torch.Tensor) -> tuple[float, float]:

@@ -41,6 +41,50 @@ class TestBudget:
             "reason": judge(outside, wanted, exact)["reason"],
         }
 
+    @pytest.mark.parametrize(
+        ("dtype", "units"), [(torch.float32, 8), (torch.float64, 8), (torch.bfloat16, 2), (torch.float16, 2)]
+    )
+    def test_a_heavy_tail_has_units_of_itself(self, dtype, units) -> None:
+        """One softmax row of 4,096 with a peak: 64 times the RMS, where a unit is more than all that the RMS is allowed."""
+        wanted = torch.full((4096,), 2.0**-7, dtype=dtype)
+        wanted[9] = 1.0
+        exact = wanted.double()
+        unit = torch.finfo(dtype).eps
+        assert unit > 8 * unit * float(exact.square().mean().sqrt()) > unit / 8
+        for index, inside, outside in ((9, units, units + 1), (8, 1 / 8, 1 / 4)):
+            for sign in (1, -1):
+                near, far = exact.clone(), exact.clone()
+                near[index] += sign * inside * unit
+                far[index] += sign * outside * unit
+                assert judge(near.to(dtype), wanted, exact)["ok"]
+                assert not judge(far.to(dtype), wanted, exact)["ok"]
+
+    @pytest.mark.parametrize(
+        ("dtype", "lower"), [(torch.bfloat16, torch.float8_e4m3fn), (torch.float16, torch.bfloat16)]
+    )
+    def test_the_next_lower_precision_does_not_pass_as_units_of_large_elements(self, dtype, lower) -> None:
+        """K34: outputs rounded once to what has three bits less; all quantiles of a normal distribution."""
+        wanted = torch.special.ndtri(torch.linspace(1e-4, 1 - 1e-4, 9999, dtype=torch.float64)).to(dtype)
+        assert not judge(wanted.to(lower).to(dtype), wanted, wanted.double())["ok"]
+
+    def test_rows_have_the_same_units_and_errors_of_their_own(self) -> None:
+        """The first row's own error is its own: the second keeps to units at the RMS, and its large element to its own."""
+        wanted = torch.full((2, 4096), 2.0**-7)
+        wanted[1, 9] = 1.0
+        exact = wanted.double()
+        own = torch.tensor([1e-3, 0.0], dtype=torch.float64)
+        for place, error, ok in (
+            ((0, 5), 2e-3, True),
+            ((0, 5), 2.1e-3, False),
+            ((1, 5), EPS / 16, True),
+            ((1, 5), EPS / 4, False),
+            ((1, 9), 7 * EPS, True),
+            ((1, 9), 9 * EPS, False),
+        ):
+            got = exact.clone()
+            got[place] += error
+            assert compare([got.float()], [wanted], [exact], own=[own])["ok"] is ok, (place, error)
+
     def test_twice_the_reference_s_own_error(self) -> None:
         exact, wanted = made(1000)
         wanted[0] += 1e-3
