@@ -172,14 +172,17 @@ class Bench:
         from warpsmith_harness.threads import all_threads
 
         self._supply.make_room()
-        with all_threads(self.threads):
-            self._baselines.prepare(mode, self._run_once, seconds, wanted_elsewhere)
+        try:
+            with all_threads(self.threads):
+                self._baselines.prepare(mode, self._run_once, seconds, wanted_elsewhere)
+        finally:
+            self._supply.make_room()  # the allocator still has what the call took, which the worker may need
 
     def _run_once(self, call: Callable[..., Any]) -> None:
-        import torch
+        from warpsmith_harness.surroundings import surroundings
 
         args, kwargs = self._task.inputs()
-        with torch.no_grad():
+        with surroundings(self._task.spec):
             call(*args, **kwargs)
 
     def _rest(self, resting: Message) -> None:
@@ -194,10 +197,12 @@ class Bench:
         """Capture a call on buffers of its own, and replay it."""
         from warpsmith_harness import values
         from warpsmith_harness.graphs import capture
+        from warpsmith_harness.surroundings import autocast
         from warpsmith_harness.timing import Arena
 
         tensors, structure = values.flatten(self._task.inputs())
-        capture(call, Arena([tensors], structure, 1, rollable=False))
+        with autocast(self._task.spec):
+            capture(call, Arena([tensors], structure, 1, rollable=False))
 
     def _prepare_something(self, resting: Message) -> None:
         """Do one piece of work for the next verdict, or stop resting when there is none."""

@@ -102,6 +102,7 @@ class Crowd:
         """Lend new inputs for a placement; see ``Supply``."""
         answer, descriptors = self._lend(request)
         rollable = self._stays_finite()
+        tidy(self._task.device)
         self._arena = LentArena(self._lent, self._structure, rollable)
         answer.update(
             bases=[answer["inputs"]], slots=1, recallable=True, rollable=rollable, output_bytes=self._sizes.outputs
@@ -114,7 +115,7 @@ class Crowd:
         copied = request["side"] == COPY
         call = self._copy() if copied else baselines.call(request["side"])
         times = self._half / self._copied if copied else 1.0
-        answer = time_once_warm(stopwatch, call, self._arena, request, self._task.device)[0]
+        answer = time_once_warm(stopwatch, call, self._arena, request, self._task)[0]
         return {**answer, "us": [us * times for us in answer["us"]]} if "us" in answer else answer
 
     def compare(self, request: Message) -> Message:
