@@ -86,7 +86,7 @@ def _watched(forward: Forward, device: torch.device, policy: str) -> Found:
     with torch.no_grad():
         for number, x in enumerate(torch.full((_ELEMENTS,), value, device=device) for value in (1.0, 2.0)):
             call = functools.partial(forward, x)
-            outputs, _, found = guards.call(call, {"input 0": x}, [_ELEMENTS * _ITEM], (), operators=number == 0)
+            outputs, _, found = guards.call(call, [x], {"input 0": x}, [_ELEMENTS * _ITEM], (), operators=number == 0)
             rules.update(each["rule"] for each in found)
             read.append(_beginning(outputs[0]))
     torch.set_float32_matmul_precision(precision)

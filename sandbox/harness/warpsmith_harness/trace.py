@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
+from torch._C._profiler import _ExperimentalConfig
 from torch.autograd import profiler
 
 from warpsmith_harness.transport import TransportError, cuda_runtime
@@ -92,7 +93,7 @@ def launches(call: Callable[[], object], device: torch.device) -> List[Launch]:
         call()
 
     for _ in range(_TRIES):
-        found = launches_in(_trace_file(marked, device))
+        found = launches_in(trace_file(marked, device))
         if found and _ARRANGING.search(found[0].name):
             return found[1:]
     return []
@@ -124,6 +125,11 @@ def multiprocessor(device: str) -> Dict[str, int]:
         if ask(ctypes.byref(value), ctypes.c_int(number), ctypes.c_int(index)) == 0:
             found[name] = value.value
     return found
+
+
+def uses_other_streams(activities: Sequence[Activity]) -> bool:
+    """Tell whether a call does anything, copies included, on another stream than its caller's."""
+    return any(activity.stream != activities[0].stream for activity in activities)
 
 
 def ownership(
@@ -223,9 +229,11 @@ def _trace(call: Callable[[], object], device: torch.device) -> List[Activity]:
     return [Activity(event.name(), event.device_resource_id(), _microseconds(event)) for event in events]
 
 
-def _trace_file(call: Callable[[], object], device: torch.device) -> Dict[str, Any]:
+def trace_file(call: Callable[[], object], device: torch.device, *, waits: bool = False) -> Dict[str, Any]:
+    """Return the trace of a call in the Chrome form; ``waits`` adds who waits for which event, stream or device."""
+    more = {"experimental_config": _ExperimentalConfig(enable_cuda_sync_events=True)} if waits else {}
     torch.cuda.synchronize(device)
-    with _profile(use_cpu=False, use_device="cuda", use_kineto=True) as traced:
+    with _profile(use_cpu=False, use_device="cuda", use_kineto=True, **more) as traced:
         call()
         torch.cuda.synchronize(device)
     with tempfile.TemporaryDirectory() as folder:

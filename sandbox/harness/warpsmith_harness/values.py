@@ -170,7 +170,7 @@ def _same_leaf(wanted: Any, found: Any) -> bool:
 
 def clone_like(tensor: torch.Tensor) -> torch.Tensor:
     """Copy a tensor into memory of its own with the same strides, overlapping ones (``expand``) included."""
-    return _span(tensor).clone().as_strided(tensor.shape, tensor.stride(), 0)
+    return memory(tensor).clone().as_strided(tensor.shape, tensor.stride(), 0)
 
 
 def fresh(tensor: torch.Tensor) -> torch.Tensor:
@@ -181,7 +181,7 @@ def fresh(tensor: torch.Tensor) -> torch.Tensor:
     masks, and a mask's structure is part of the task. Few elements are drawn until they are others.
     """
     made = clone_like(tensor)
-    span = _span(made)
+    span = memory(made)
     if span.numel() == 0 or tensor.dtype == torch.bool:
         return made
     draw = generator(tensor.device)
@@ -276,7 +276,7 @@ def checksum(tensor: torch.Tensor) -> int:
 def poison(tensors: Sequence[torch.Tensor]) -> None:
     """Fill tensors with 0xFF bytes in place: NaN in every floating dtype, -1 in signed integers."""
     for tensor in tensors:
-        span = _span(tensor.detach())
+        span = memory(tensor.detach())
         raw = torch.view_as_real(span) if span.is_complex() else span
         raw.view(torch.uint8).fill_(_POISON_BYTE)
 
@@ -307,7 +307,7 @@ def describe(name: str, tensor: torch.Tensor) -> str:
     return f"{name}: {str(tensor.dtype).partition('.')[2]} {list(tensor.shape)} {layout}"
 
 
-def _span(tensor: torch.Tensor) -> torch.Tensor:
+def memory(tensor: torch.Tensor) -> torch.Tensor:
     """View the memory that a tensor covers, gaps included, as one dimension."""
     length = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
     return tensor.as_strided((length if tensor.numel() else 0,), (1,))

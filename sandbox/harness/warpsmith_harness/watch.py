@@ -20,6 +20,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from warpsmith_harness import values
+from warpsmith_harness.gate import Gate
 from warpsmith_harness.questions import same_bits
 from warpsmith_harness.transport import span
 
@@ -108,14 +109,20 @@ def delegation(computed: Dict[str, int], policy: str) -> List[Finding]:
 
 
 def call_watched(
-    call: Callable[[], Any], device: torch.device, sizes: Sequence[int], watch: Optional[OperatorWatch]
+    call: Callable[[], Any],
+    device: torch.device,
+    inputs: Sequence[torch.Tensor],
+    sizes: Sequence[int],
+    watch: Optional[OperatorWatch],
 ) -> Tuple[List[torch.Tensor], Any, List[Finding]]:
     """Call the candidate in poisoned memory; return its output, flattened, and what was found.
 
-    Directly behind the call, with nothing waited for, its outputs are copied on the same stream: what differs once the
-    device is idle was written late.
+    The call is queued behind a closed gate, and directly behind it, with nothing waited for, its outputs are copied on
+    the same stream: what differs once the device is idle was written late.
     """
+    gate = Gate(inputs, device)
     with poisoned_memory(sizes, device):
+        gate.close()
         if watch is not None:
             with watch:
                 result = call()
@@ -203,9 +210,9 @@ class HeldOutputs:
         self._limit = limit_bytes
         self._held: List[Tuple[torch.Tensor, int]] = []
 
-    def hold(self, tensors: Sequence[torch.Tensor], state: Iterable[torch.Tensor]) -> None:
-        """Keep some more, as far as the limit allows; what lives in the module's own state may change."""
-        own = {tensor.untyped_storage().data_ptr() for tensor in state}
+    def hold(self, tensors: Sequence[torch.Tensor], others: Iterable[torch.Tensor]) -> None:
+        """Keep some more, as far as the limit allows, but nothing that lies in the memory of ``others``, which may change."""
+        own = {tensor.untyped_storage().data_ptr() for tensor in others if tensor.layout == torch.strided}
         for tensor in tensors:
             if tensor.layout != torch.strided or tensor.untyped_storage().data_ptr() in own:
                 continue
@@ -238,6 +245,7 @@ class Guards:
     def call(
         self,
         call: Callable[[], Any],
+        inputs: Sequence[torch.Tensor],
         given: Dict[str, torch.Tensor],
         sizes: Sequence[int],
         own: Iterable[torch.Tensor],
@@ -248,6 +256,7 @@ class Guards:
 
         Args:
             call: The call.
+            inputs: What it is called on, where that may be taken away and brought back. The judge calls on it again.
             given: Tensors that it must leave alone, by name.
             sizes: Bytes of the memory to poison.
             own: The candidate's own state, which may hold what it returns.
@@ -255,11 +264,11 @@ class Guards:
         """
         sums = Checksums(given)
         watch = OperatorWatch() if operators else None
-        outputs, structure, found = call_watched(call, self._device, sizes, watch)
+        outputs, structure, found = call_watched(call, self._device, inputs, sizes, watch)
         found += mutation(sums.changed()) + self.lasting()
         found += delegation(watch.computed if watch else {}, self._policy)
         found += not_plain(outputs)
-        self._held.hold(outputs, own)
+        self._held.hold(outputs, [*inputs, *own])
         return outputs, structure, found
 
     def lasting(self) -> List[Finding]:

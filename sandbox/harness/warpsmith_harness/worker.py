@@ -12,6 +12,7 @@ import os
 import sys
 import traceback
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, cast
 
@@ -30,9 +31,11 @@ from warpsmith_harness.protocol import Channel, ChannelClosed, Message, signatur
 from warpsmith_harness.prove import break_seal, prove
 from warpsmith_harness.refusals import is_refusal
 from warpsmith_harness.seal import seal
+from warpsmith_harness.streams import check_streams
+from warpsmith_harness.surroundings import surroundings
 from warpsmith_harness.threads import all_threads
 from warpsmith_harness.timing import Arena, Stopwatch, Turn, make_stopwatch
-from warpsmith_harness.trace import device_activity, launches, ownership
+from warpsmith_harness.trace import device_activity, launches, ownership, trace_file, uses_other_streams
 from warpsmith_harness.transport import (
     Note,
     Region,
@@ -151,7 +154,9 @@ class Worker:
                 else lambda: self._call(asked.args, asked.kwargs)
             )
             own, operators = state(self._candidate).values(), request["watch"] == "operators"
-            outputs, structure, found = self._guards.call(call, given, request["sizes"], own, operators=operators)
+            outputs, structure, found = self._guards.call(
+                call, asked.tensors, given, request["sizes"], own, operators=operators
+            )
             answer = self._send(answered.structure or structure, outputs, [asked.given[name] for name in touched])
             if request["watch"] == "device":
                 found += self._device_findings(asked)
@@ -169,7 +174,7 @@ class Worker:
         def call() -> Any:
             try:
                 outputs, answered.structure, gradients = differentiate(
-                    lambda: self._call(args, kwargs), {name: own[name] for name in names}, directions
+                    lambda: self._call(args, kwargs, recording=True), {name: own[name] for name in names}, directions
                 )
             except NoGradient:
                 outputs, answered.structure = values.flatten(self._call(args, kwargs))
@@ -218,20 +223,22 @@ class Worker:
         if training == self._task.training:
             yield
             return
-        self._candidate.train(training)
+        self._task.set_mode(self._candidate, training)
         try:
             yield
         finally:
-            self._candidate.train(self._task.training)
+            self._task.set_mode(self._candidate, self._task.training)
 
-    def _call(self, args: Sequence[Any], kwargs: Dict[str, Any]) -> Any:
+    def _call(self, args: Sequence[Any], kwargs: Dict[str, Any], *, recording: bool = False) -> Any:
         """Call the candidate with all threads; what surrounds the call needs one, and no pool that spins behind it."""
-        with all_threads(self._threads):
+        with all_threads(self._threads), surroundings(self._task.spec, recording=recording):
             return self._candidate(*args, **kwargs)
 
     def _device_findings(self, asked: _Call) -> List[Finding]:
-        activities = device_activity(lambda: self._candidate(*asked.args, **asked.kwargs), self._task.device)
-        return ownership(activities, self._manifest, self._task.spec["policy"], self._jitted)
+        device, call = self._task.device, partial(self._call, asked.args, asked.kwargs)
+        activities = device_activity(call, device)
+        found = ownership(activities, self._manifest, self._task.spec["policy"], self._jitted)
+        return found + (check_streams(call, device, trace_file) if uses_other_streams(activities) else [])
 
     def _place(self, request: Message) -> Message:
         """Take the placement's drawn inputs and its state into buffers of this process."""
@@ -252,9 +259,9 @@ class Worker:
             raise TransportError("there are no buffers to time on")
         with all_threads(self._threads):
             if self._lent:
-                answer, kept = time_once_warm(self._stopwatch, self._candidate, self._arena, request, self._task.device)
+                answer, kept = time_once_warm(self._stopwatch, self._candidate, self._arena, request, self._task)
             else:
-                answer, kept = time_side(self._stopwatch, self._candidate, self._arena, request)
+                answer, kept = time_side(self._stopwatch, self._candidate, self._arena, request, self._task.spec)
         if kept is None:
             return answer
         outputs, structure = values.flatten(kept)

@@ -1,0 +1,303 @@
+"""Work on other streams on a GPU: what nobody waits for is found every time, what is joined passes every time.
+
+``pytest -s`` prints what the profiler says of a joined call, event by event.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from warpsmith_harness.streams import Wait, check_streams, framed, strays, timeline
+from warpsmith_harness.streams import _between_markers as between_markers
+from warpsmith_harness.trace import trace_file
+from warpsmith_harness.watch import Guards
+
+from tests.candidates.cheats.suite import CHEATS
+from tests.candidates.frame import Judges, caught_by
+from tests.candidates.honest.suite import HONEST
+from tests.candidates.tasks import TASKS
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.slow,
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no NVIDIA GPU"),
+]
+
+DEVICE = "cuda:0"
+TIMES = 20
+SIZES = [1 << 12, 1 << 22]
+_cuda: Any = torch.cuda
+
+Form = Callable[["Side", torch.Tensor], torch.Tensor]
+
+
+class Side:
+    """A stream beside the caller's, memory to stage in, and a graph of one kernel."""
+
+    def __init__(self, x: torch.Tensor) -> None:
+        self.stream, self.other = _cuda.Stream(), _cuda.Stream()
+        self.staged = torch.empty_like(x)
+        self.out = torch.empty_like(x)
+        self.graph = _cuda.CUDAGraph()
+        self.fixed = x.clone()
+        with _cuda.graph(self.graph):
+            torch.mul(self.fixed, 2, out=self.out)
+
+    def home(self) -> Any:
+        return _cuda.current_stream()
+
+
+def half_unjoined(side: Side, x: torch.Tensor) -> torch.Tensor:
+    out, half = torch.empty_like(x), len(x) // 2
+    side.stream.wait_stream(side.home())
+    torch.mul(x[:half], 2, out=out[:half])
+    with _cuda.stream(side.stream):
+        torch.mul(x[half:], 2, out=out[half:])
+    return out
+
+
+def copy_unjoined(side: Side, x: torch.Tensor) -> torch.Tensor:
+    out = torch.empty_like(x)
+    torch.mul(x, 2, out=side.staged)
+    side.stream.wait_stream(side.home())
+    with _cuda.stream(side.stream):
+        out.copy_(side.staged, non_blocking=True)
+    return out
+
+
+def graph_unjoined(side: Side, x: torch.Tensor) -> torch.Tensor:
+    side.fixed.copy_(x)
+    side.stream.wait_stream(side.home())
+    with _cuda.stream(side.stream):
+        side.graph.replay()
+    return side.out
+
+
+def two_unjoined(side: Side, x: torch.Tensor) -> torch.Tensor:
+    """Waits for a stream that has nothing to do, and not for the one that works."""
+    out = torch.empty_like(x)
+    side.stream.wait_stream(side.home())
+    with _cuda.stream(side.stream):
+        torch.mul(x, 2, out=out)
+    side.home().wait_stream(side.other)
+    return out
+
+
+def joined_too_early(side: Side, x: torch.Tensor) -> torch.Tensor:
+    out, half = torch.empty_like(x), len(x) // 2
+    side.stream.wait_stream(side.home())
+    with _cuda.stream(side.stream):
+        torch.mul(x[:half], 2, out=out[:half])
+        joined = side.stream.record_event()
+        torch.mul(x[half:], 2, out=out[half:])
+    side.home().wait_event(joined)
+    return out
+
+
+def unforked(side: Side, x: torch.Tensor) -> torch.Tensor:
+    out = torch.empty_like(x)
+    with _cuda.stream(side.stream):
+        torch.mul(x, 2, out=out)
+    side.home().wait_stream(side.stream)
+    return out
+
+
+def joined(side: Side, x: torch.Tensor) -> torch.Tensor:
+    out, half = torch.empty_like(x), len(x) // 2
+    side.stream.wait_stream(side.home())
+    torch.mul(x[:half], 2, out=out[:half])
+    with _cuda.stream(side.stream):
+        torch.mul(x[half:], 2, out=out[half:])
+    side.home().wait_stream(side.stream)
+    return out
+
+
+def joined_by_one_event(side: Side, x: torch.Tensor) -> torch.Tensor:
+    out, event = torch.empty_like(x), _cuda.Event()
+    event.record()
+    side.stream.wait_event(event)
+    with _cuda.stream(side.stream):
+        torch.mul(x, 2, out=out)
+        event.record()
+    side.home().wait_event(event)
+    return out
+
+
+def joined_in_a_chain(side: Side, x: torch.Tensor) -> torch.Tensor:
+    out = torch.empty_like(x)
+    side.stream.wait_stream(side.home())
+    with _cuda.stream(side.stream):
+        torch.mul(x, 1, out=side.staged)
+    side.other.wait_stream(side.stream)
+    with _cuda.stream(side.other):
+        torch.mul(side.staged, 2, out=out)
+    side.home().wait_stream(side.other)
+    return out
+
+
+def joined_by_the_host(side: Side, x: torch.Tensor) -> torch.Tensor:
+    out = torch.empty_like(x)
+    side.home().synchronize()
+    with _cuda.stream(side.stream):
+        torch.mul(x, 2, out=out)
+    side.stream.synchronize()
+    return out
+
+
+def joined_copy(side: Side, x: torch.Tensor) -> torch.Tensor:
+    out = torch.empty_like(x)
+    torch.mul(x, 2, out=side.staged)
+    side.stream.wait_stream(side.home())
+    with _cuda.stream(side.stream):
+        out.copy_(side.staged, non_blocking=True)
+    side.home().wait_stream(side.stream)
+    return out
+
+
+def joined_graph(side: Side, x: torch.Tensor) -> torch.Tensor:
+    side.fixed.copy_(x)
+    side.stream.wait_stream(side.home())
+    with _cuda.stream(side.stream):
+        side.graph.replay()
+    side.home().wait_stream(side.stream)
+    return side.out.clone()
+
+
+def graph_here(side: Side, x: torch.Tensor) -> torch.Tensor:
+    side.fixed.copy_(x)
+    side.graph.replay()
+    return side.out.clone()
+
+
+STRAYS: list[Form] = [half_unjoined, copy_unjoined, graph_unjoined, two_unjoined, joined_too_early, unforked]
+HONEST_FORMS: list[Form] = [
+    joined,
+    joined_by_one_event,
+    joined_in_a_chain,
+    joined_by_the_host,
+    joined_copy,
+    joined_graph,
+    graph_here,
+]
+
+
+def setting(size: int) -> tuple[Side, torch.Tensor]:
+    x = torch.randn(size, device=DEVICE)
+    return Side(x), x
+
+
+def told(trace: dict[str, Any]) -> list[str]:
+    """Return what a trace says of the device's work and of waiting, one line an event, in the order of queueing."""
+    events = [event for event in trace["traceEvents"] if "correlation" in event.get("args", {})]
+    events.sort(key=lambda event: (int(event["args"]["correlation"]), str(event.get("cat"))))
+    names = ("correlation", "stream", "cuda_sync_kind", "wait_on_stream", "wait_on_cuda_event_record_corr_id")
+    names += ("wait_on_cuda_event_id", "graph id", "graph node id", "cbid")
+    return [
+        f"{event.get('cat'):14} {str(event['name'])[:48]:48} "
+        + json.dumps({name: event["args"][name] for name in names if name in event["args"]})
+        for event in events
+    ]
+
+
+def print_trace(form: Form, trace: dict[str, Any]) -> None:
+    lines = timeline(trace)
+    frame = framed(lines)
+    text = [f"--- {form.__name__}: frame {frame}, strays {strays(lines, frame) if frame else None}"]
+    text += [*told(trace), *(str(wait) for wait in lines.waits)]
+    print("\n" + "\n".join(text))
+    if "OUT" in os.environ:
+        with (Path(os.environ["OUT"]) / "streams.txt").open("a") as file:
+            file.write("\n".join(text) + "\n")
+
+
+@pytest.mark.parametrize("form", [*STRAYS, *HONEST_FORMS], ids=lambda form: form.__name__)
+def test_what_the_profiler_says(form: Form) -> None:
+    side, x = setting(SIZES[0])
+    form(side, x)
+    device = torch.device(DEVICE)
+    trace = trace_file(lambda: between_markers(lambda: form(side, x), device), device, waits=True)
+    print_trace(form, trace)
+    lines = timeline(trace)
+    assert framed(lines) is not None, "the judge's own joined and loose kernels were not told apart"
+    assert any(isinstance(wait, Wait) for wait in lines.waits)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("form", STRAYS, ids=lambda form: form.__name__)
+def test_the_trace_finds_what_is_not_ordered(form: Form, size: int) -> None:
+    side, x = setting(size)
+    found = [check_streams(lambda: form(side, x), torch.device(DEVICE), trace_file) for _ in range(TIMES)]
+    caught = [any(each["severity"] == "reject" for each in findings) for findings in found]
+    print(f"\n{form.__name__} of {size}: {sum(caught)} of {TIMES}; {found[0]}")
+    assert all(caught), [each for each, one in zip(found, caught, strict=True) if not one]
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("form", HONEST_FORMS, ids=lambda form: form.__name__)
+def test_what_is_joined_passes(form: Form, size: int) -> None:
+    side, x = setting(size)
+    found = [check_streams(lambda: form(side, x), torch.device(DEVICE), trace_file) for _ in range(TIMES)]
+    assert found == [[]] * TIMES
+
+
+def watched(form: Form, side: Side, x: torch.Tensor) -> tuple[list[str], bool]:
+    """Return the rules that one guarded call breaks, and whether its answer is right."""
+    guards, right = Guards(torch.device(DEVICE), "library-ok"), x * 2
+    with torch.no_grad():
+        outputs, _, found = guards.call(
+            lambda: form(side, x), [x], {"input 0": x}, [x.numel() * 4], (), operators=False
+        )
+    return [each["rule"] for each in found], torch.equal(outputs[0], right)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("form", HONEST_FORMS, ids=lambda form: form.__name__)
+def test_behind_the_gate_what_is_joined_is_right(form: Form, size: int) -> None:
+    side, x = setting(size)
+    form(side, x)
+    assert [watched(form, side, x) for _ in range(TIMES)] == [([], True)] * TIMES
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("form", STRAYS, ids=lambda form: form.__name__)
+def test_how_often_the_gate_alone_finds_it(form: Form, size: int) -> None:
+    side, x = setting(size)
+    form(side, x)
+    seen = [watched(form, side, x) for _ in range(TIMES)]
+    caught = sum(bool(rules) or not right for rules, right in seen)
+    print(f"\n{form.__name__} of {size}: the gate finds {caught} of {TIMES}")
+    if form is unforked:
+        assert caught == TIMES
+
+
+@pytest.fixture(scope="module")
+def judges(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judges]:
+    shared = Judges(TASKS, tmp_path_factory.mktemp("streams"), DEVICE)
+    yield shared
+    shared.close()
+
+
+@pytest.mark.parametrize("time", range(3))
+@pytest.mark.parametrize("name", [name for name in CHEATS if name.startswith("K19 ") and "graph" not in name])
+def test_a_late_cheat_is_rejected_each_time(name: str, time: int, judges: Judges) -> None:
+    verdict = judges.check(CHEATS[name])
+    print(f"\n{name}: {caught_by(verdict) or 'MISSED'}")
+    assert caught_by(verdict), verdict.reason
+
+
+@pytest.mark.parametrize("time", range(3))
+@pytest.mark.parametrize("name", [name for name in HONEST if "stream" in name or "graph" in name])
+def test_an_honest_one_passes_each_time(name: str, time: int, judges: Judges) -> None:
+    if not HONEST[name].runs_on(DEVICE):
+        pytest.skip("it has no form for a GPU")
+    verdict = judges.check(HONEST[name])
+    assert verdict.guard is not None
+    print(f"\n{name}: reward {verdict.reward}, {[(each.rule, each.evidence) for each in verdict.guard.findings]}")
+    assert verdict.correct, verdict.reason
