@@ -3,7 +3,8 @@
 from agent.landing.change import FileChange
 from agent.landing.hunks import WHOLE_FILE, Hunk, hunks, select
 from agent.landing.plan import plan
+from agent.landing.undo import undo
 from agent.landing.verified import VerifiedInputs
-from agent.landing.write import land, undo
+from agent.landing.write import land
 
 __all__ = ["WHOLE_FILE", "FileChange", "Hunk", "VerifiedInputs", "hunks", "land", "plan", "select", "undo"]

@@ -2,7 +2,7 @@
 
 All new contents are first staged beside their targets and flushed to the disk; only then are they renamed into place:
 new files first, then changed ones, then removals. So a process killed at any moment leaves whole files of one side or
-the other, never code that calls kernels which are not there, and :func:`undo` leads back from each of these states.
+the other, never code that calls kernels which are not there, and an undo leads back from each of these states.
 """
 
 from __future__ import annotations
@@ -11,21 +11,16 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from agent.landing.change import FileChange
+from agent.landing.exchange import exchange
 from sandbox.errors import LandingRefused
-
-RESTORED = "restored"
-CREATED = "created"
-REMOVED = "removed"
-AS_IT_WAS = "already as it was"
-EDITED = "edited since; left as it is"
 
 
 def land(changes: Sequence[FileChange]) -> None:
-    """Carry out all changes, or none.
+    """Carry out all changes, or none; there may be none.
 
     Raises:
         LandingRefused: A file is not as its change expects, or something could not be written. What had been written
@@ -45,38 +40,12 @@ def land(changes: Sequence[FileChange]) -> None:
             done.append(change)
     except BaseException as error:
         _put_back(done)
-        _unstage(changes)
+        unstage(changes)
         _remove_empty(made)
         if isinstance(error, OSError):
             raise _refusal(error, changes[0].path) from error
         raise
-    _tidy(change.path for change in changes if change.after is None)
-
-
-def undo(changes: Sequence[FileChange]) -> list[tuple[Path, str]]:
-    """Take back a landing, whole or cut off half way, file by file; a file edited since is left alone.
-
-    While a file that the landing changed is left alone, the files it created stay too: the edited file may use them.
-    Undoing ``[change.inverse() for change in changes]`` takes the undo back.
-
-    Returns:
-        What became of each file, in the order of ``changes``.
-
-    Raises:
-        LandingRefused: Something could not be written. What had been restored was put back.
-    """
-    outcomes = {change.path: _outcome(change) for change in changes}
-    edited = [c.path.name for c in changes if outcomes[c.path] == EDITED and c.before is not None]
-    if edited:
-        for change in changes:
-            if outcomes[change.path] == REMOVED:
-                outcomes[change.path] = f"kept, because {edited[0]} was edited since and may use it"
-    _unstage(changes)
-    inverse = [c.inverse() for c in changes if outcomes[c.path] in (RESTORED, CREATED, REMOVED)]
-    if inverse:
-        land(inverse)
-    _tidy(change.path for change in changes if not change.path.exists())
-    return [(change.path, outcomes[change.path]) for change in changes]
+    tidy(change.path for change in changes if change.after is None)
 
 
 def read(path: Path) -> bytes | None:
@@ -104,26 +73,15 @@ def _ordered(changes: Iterable[FileChange]) -> list[FileChange]:
 
 def _expect(change: FileChange) -> None:
     if read(change.path) != change.before:
-        what = f"{change.path.name} has changed since the landing was prepared."
-        raise LandingRefused(what, where=str(change.path), next_step="Look at the change, then land again.")
+        raise _changed(change.path)
     if change.before is not None and not change.path.stat().st_mode & 0o222:
         what = f"{change.path.name} is write-protected."
         raise LandingRefused(what, where=str(change.path), next_step=f"Allow it to be written: chmod u+w {change.path}")
 
 
-def _outcome(change: FileChange) -> str:
-    """Say what undoing a change will do to its file."""
-    try:
-        current = read(change.path)
-    except LandingRefused:
-        return EDITED
-    if current == change.before:
-        return AS_IT_WAS
-    if current != change.after:
-        return EDITED
-    if change.before is None:
-        return REMOVED
-    return CREATED if change.after is None else RESTORED
+def _changed(path: Path) -> LandingRefused:
+    what = f"{path.name} has changed since the landing was prepared."
+    return LandingRefused(what, where=str(path), next_step="Look at the change, then land again.")
 
 
 def _staged(path: Path) -> Path:
@@ -145,38 +103,85 @@ def _stage(change: FileChange) -> None:
             os.fchmod(file.fileno(), stat.S_IMODE(status.st_mode))
             with contextlib.suppress(PermissionError):
                 os.fchown(file.fileno(), status.st_uid, status.st_gid)
+            _keep_attributes(change.path, file.fileno())
         if change.mode is not None:
             os.fchmod(file.fileno(), change.mode)
         os.fsync(file.fileno())
 
 
+def _keep_attributes(path: Path, file: int) -> None:
+    """Give a new content the extended attributes of the file it replaces, access lists among them."""
+    with contextlib.suppress(OSError):
+        for name in os.listxattr(path):
+            with contextlib.suppress(OSError):
+                os.setxattr(file, name, os.getxattr(path, name))
+
+
 def _swap(change: FileChange) -> None:
-    if change.after is None:
-        change.path.unlink()
+    """Put a change's side into place; what somebody else wrote there since it was looked at stays or comes back.
+
+    Raises:
+        LandingRefused: Somebody did.
+    """
+    staged, path = _staged(change.path), change.path
+    if change.before is None:
+        _appear(staged, path)
+    elif change.after is None:
+        path.replace(staged)
+        _look_again(change, staged, lambda: staged.replace(path))
+    elif exchange(staged, path):
+        _look_again(change, staged, lambda: exchange(staged, path))
     else:
-        _staged(change.path).replace(change.path)
-    _flush(change.path.parent)
+        staged.replace(path)
+    _flush(path.parent)
+
+
+def _appear(staged: Path, path: Path) -> None:
+    """Let a new file appear, whole, where none is."""
+    try:
+        path.hardlink_to(staged)
+    except FileExistsError as error:
+        raise _changed(path) from error
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK):
+            raise
+        staged.replace(path)  # a file system without links
+    else:
+        staged.unlink()
+
+
+def _look_again(change: FileChange, removed: Path, back: Callable[[], object]) -> None:
+    """Put back what was taken out of its place if it is not what was expected there; remove it if it is."""
+    if read(removed) != change.before:
+        back()
+        raise _changed(change.path)
+    removed.unlink()
 
 
 def _put_back(done: Sequence[FileChange]) -> None:
-    """Take back what has been swapped, last first."""
+    """Take back what has been swapped, last first; a file that was edited since stays as it is."""
     try:
         for change in reversed(done):
             _stage(change.inverse())
-            _swap(change.inverse())
+            with contextlib.suppress(LandingRefused):
+                _swap(change.inverse())
     except OSError as error:
         what = f"The landing was cut off, and what it had written could not be put back: {error.strerror}."
         where, next_step = str(error.filename or done[0].path), "Mend this, then undo the landing."
         raise LandingRefused(what, where=where, next_step=next_step) from error
 
 
-def _unstage(changes: Iterable[FileChange]) -> None:
+def unstage(changes: Iterable[FileChange]) -> None:
+    """Remove what a landing that was cut off left beside its files; what is of neither side stays."""
     for change in changes:
-        with contextlib.suppress(OSError):
-            _staged(change.path).unlink(missing_ok=True)
+        staged = _staged(change.path)
+        with contextlib.suppress(OSError, LandingRefused):
+            content = read(staged)
+            if content is not None and any((side or b"").startswith(content) for side in (change.before, change.after)):
+                staged.unlink()
 
 
-def _tidy(gone: Iterable[Path]) -> None:
+def tidy(gone: Iterable[Path]) -> None:
     """Remove what removed files leave behind: bytecode, and folders that are empty now."""
     paths = list(gone)
     for path in paths:

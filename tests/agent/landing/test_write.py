@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from agent.landing.change import FileChange
-from agent.landing.write import land, undo
+from agent.landing.exchange import exchange
+from agent.landing.undo import steps_back, undo
+from agent.landing.write import land
 from sandbox.errors import LandingRefused
 from tests.agent.landing import repositories
 from tests.agent.landing.repositories import MODULE, picture
@@ -90,16 +92,41 @@ def test_an_edited_kernel_is_left_alone_and_the_rest_is_restored(tmp_path: Path)
     assert not changes[1].path.exists()
 
 
-def test_an_edited_module_keeps_the_kernels_it_may_use(tmp_path: Path) -> None:
+def test_a_module_edited_where_it_was_landed_keeps_the_kernels_it_may_use(tmp_path: Path) -> None:
     module = repositories.project(tmp_path)
     changes = changes_for(module)
     land(changes)
-    module.write_bytes(module.read_bytes() + b"# mine\n")
+    module.write_bytes(module.read_bytes().replace(b"fused(x)", b"fused(x) + 1"))
     before = picture(tmp_path)
     outcomes = dict(undo(changes))
     assert outcomes[module] == EDITED
     assert outcomes[changes[1].path] == "kept, because blocks.py was edited since and may use it"
     assert picture(tmp_path) == before
+
+
+def test_a_landing_is_taken_out_of_a_module_that_was_edited_elsewhere_since(tmp_path: Path) -> None:
+    module = repositories.project(tmp_path)
+    changes = changes_for(module)
+    land(changes)
+    module.write_bytes(module.read_bytes() + b"# mine\n")
+    steps = steps_back(changes)
+    assert [step.exact for step in steps] == [False, True, True, True]
+    edited = picture(tmp_path)
+    undo(changes)
+    assert module.read_bytes() == MODULE + b"# mine\n"
+    assert not changes[1].path.exists()
+    land([step.change.inverse() for step in steps if step.change])
+    assert picture(tmp_path) == edited
+
+
+def test_a_module_edited_elsewhere_that_names_the_kernels_keeps_them(tmp_path: Path) -> None:
+    module = repositories.project(tmp_path)
+    changes = changes_for(module)
+    land(changes)
+    module.write_bytes(module.read_bytes() + b"import pkg.blocks_kernels\n")
+    assert dict(undo(changes))[changes[1].path].startswith("kept, because")
+    assert module.read_bytes() == MODULE + b"import pkg.blocks_kernels\n"
+    assert changes[1].path.exists()
 
 
 def test_undo_of_nothing_says_so(tmp_path: Path) -> None:
@@ -143,6 +170,23 @@ def test_a_file_that_appeared_meanwhile_is_refused(tmp_path: Path) -> None:
     changes[2].path.parent.mkdir()
     changes[2].path.write_bytes(b"mine\n")
     assert "fused.cpp has changed" in refused(changes, tmp_path).what
+
+
+def test_an_edit_at_the_moment_of_writing_is_found_and_kept(tmp_path: Path, monkeypatch) -> None:
+    """Another process writes between the last look at a file and its replacement."""
+    changes = changes_for(repositories.project(tmp_path))
+    module = changes[0].path
+
+    def edited_first(one: Path, other: Path) -> bool:
+        if other == module and module.read_bytes() == MODULE:
+            module.write_bytes(b"mine\n")
+        return exchange(one, other)
+
+    monkeypatch.setattr("agent.landing.write.exchange", edited_first)
+    with pytest.raises(LandingRefused, match="has changed"):
+        land(changes)
+    assert module.read_bytes() == b"mine\n"
+    assert sorted(path.name for path in module.parent.iterdir()) == ["__init__.py", "blocks.py", "other.py"]
 
 
 def test_a_symbolic_link_is_refused_and_its_target_named(tmp_path: Path) -> None:
@@ -205,13 +249,14 @@ def test_a_full_disk_is_refused_and_nothing_is_lost(small_disk: Path) -> None:
     assert "space" in refused(changes, small_disk).next_step
 
 
-STEPS = ("open", "os.mkdir", "os.rename", "os.remove", "os.rmdir")
+STEPS = ("open", "os.link", "os.mkdir", "os.rename", "os.remove", "os.rmdir")
 
 CHILD = """
 import json, os, signal, sys, traceback
 from pathlib import Path
 from agent.landing.change import FileChange
-from agent.landing.write import land, undo
+from agent.landing.undo import steps_back, undo
+from agent.landing.write import land
 from tests.agent.landing.test_write import STEPS, changes_for
 
 module, record = Path(sys.argv[1]), Path(sys.argv[2])
