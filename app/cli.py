@@ -24,6 +24,7 @@ COMMANDS = {
     "open": "open a module in the IDE and optimise it there",
     "run": "the same session without a screen",
     "check": "judge a candidate: build, guard, verify, profile",
+    "hotspots": "run your own script and rank its modules by their share of time",
     "sessions": "list, show, resume and prune sessions",
     "doctor": "what this machine has, what is missing, how to mend it",
     "demo": "watch a bundled module get faster, with no key and no GPU needed",

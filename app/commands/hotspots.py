@@ -1,0 +1,100 @@
+"""Run your own script for a while and rank its modules by their share of time.
+
+COMMAND is one text ("python train.py"), or words after -- . It runs here, as it would without Warpsmith, and is ended when
+it was watched for long enough. What it prints goes to stderr. Exit code 0: there is a ranking.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from app.commands.options import settings_from
+from sandbox.errors import ExitCode, UsageError
+from sandbox.hotspots.command import Command, parse_command
+from sandbox.hotspots.pace import pace_of
+from sandbox.hotspots.rank import rank
+from sandbox.hotspots.recording import Recording, read_recording
+from sandbox.hotspots.refusal import in_words, require_modules
+from sandbox.hotspots.run import Limits, RunEnd, watch
+from sandbox.machine.scratch import scratch_folder
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's options."""
+    parser.add_argument(
+        "words", metavar="COMMAND", nargs="+", help='"python train.py --lr 1e-3", or -- python train.py'
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=60.0, help="how long to watch from the first module call on (default 60)"
+    )
+    parser.add_argument("--steps", type=int, default=0, metavar="N", help="watch for N steps, if that is sooner")
+    parser.add_argument("--save", type=Path, metavar="FOLDER", help="keep the recording in a new folder")
+    parser.add_argument("--json", action="store_true", help="print the ranking as JSON")
+    parser.add_argument("--python", metavar="PATH", help="your project's interpreter or virtual environment")
+
+
+def main(options: argparse.Namespace) -> ExitCode:
+    """Run the command, then print the ranking."""
+    settings = settings_from(options)
+    command = parse_command(options.words, python=settings.python)
+    limits = Limits(options.seconds, options.steps)
+    with _recording_folder(options.save) as folder:
+        narrate(f"{command.text}  (for {limits.seconds:g} s from its first module call on)")
+        end = watch(command, folder, limits, narrate)
+        recording = read_recording(folder)
+        _tell_end(end)
+        require_modules(recording, end, command)
+        print(_as_json(command, end, recording) if options.json else _as_text(recording))
+    return ExitCode.OK
+
+
+def narrate(text: str) -> None:
+    """Say on stderr what happens."""
+    print(f"hotspots {text}", file=sys.stderr, flush=True)
+
+
+def _tell_end(end: RunEnd) -> None:
+    how = "ended by warpsmith" if end.status is None else in_words(end.status)
+    narrate(f"the command ran for {end.seconds:.1f} s: {how}")
+
+
+@contextlib.contextmanager
+def _recording_folder(save: Path | None) -> Iterator[Path]:
+    """Give the folder that processes record into: the one to be kept, or one that goes again."""
+    if save is None:
+        with scratch_folder("warpsmith-hotspots-") as folder:
+            yield folder
+        return
+    if save.exists() and (not save.is_dir() or any(save.iterdir())):
+        raise UsageError("This folder is not empty.", where=str(save), next_step="Name a new one.")
+    save.mkdir(parents=True, exist_ok=True)
+    yield save.resolve()
+
+
+def _as_text(recording: Recording) -> str:
+    from app.hotspots_report import PIPED_WIDTH, ranking_table, run_lines
+
+    screen = sys.stdout.isatty()
+    width = shutil.get_terminal_size().columns if screen else PIPED_WIDTH
+    table = ranking_table(rank(recording), width=width, colour=screen, root=Path.cwd())
+    return "\n".join([*run_lines(recording, pace_of(recording)), "", table])
+
+
+def _as_json(command: Command, end: RunEnd, recording: Recording) -> str:
+    import dataclasses
+
+    data = {
+        "schema": "warpsmith.hotspots/1",
+        "command": command.text,
+        "status": end.status,
+        "seconds": end.seconds,
+        "pace": dataclasses.asdict(pace_of(recording)),
+        "hotspots": [{**dataclasses.asdict(each), "share": each.share} for each in rank(recording)],
+    }
+    return json.dumps(data)

@@ -1,0 +1,61 @@
+"""The hooks themselves: plain functions that do nothing inside code that is being compiled, so that no graph breaks."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any, Dict, List
+
+import torch
+from torch import nn
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+if TYPE_CHECKING:
+    from .recorder import Recorder
+
+_recorders: List[Recorder] = []
+
+
+def attach(recorder: Recorder) -> None:
+    """Let a recorder know of module calls, optimizer steps and backward passes of this process, for good.
+
+    The hooks stay: compiled code is guarded on how many global hooks there are, and would be compiled again whenever
+    they came or went.
+    """
+    _recorders.append(recorder)
+    register_module_forward_pre_hook(_before)
+    register_module_forward_hook(_after, with_kwargs=True, always_call=True)
+    register_optimizer_step_post_hook(_stepped)
+    torch.autograd.backward = _recorded_backward(torch.autograd.backward)
+
+
+def _before(module: nn.Module, args: Any) -> None:  # noqa: ARG001 - the hook's signature
+    if torch.compiler.is_compiling():
+        return
+    _recorders[0].before(module)
+
+
+def _after(module: nn.Module, args: Any, kwargs: Dict[str, Any], output: Any) -> None:
+    if torch.compiler.is_compiling():
+        return
+    _recorders[0].after(module, args, kwargs, output)
+
+
+def _stepped(optimizer: Any, args: Any, kwargs: Dict[str, Any]) -> None:  # noqa: ARG001 - the hook's signature
+    if torch.compiler.is_compiling():
+        return
+    _recorders[0].stepped(optimizer)
+
+
+def _recorded_backward(backward: Any) -> Any:
+    @functools.wraps(backward)
+    def recorded(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_compiling():
+            return backward(tensors, *args, **kwargs)
+        _recorders[0].backward_begins(tensors)
+        try:
+            return backward(tensors, *args, **kwargs)
+        finally:
+            _recorders[0].backward_ends()
+
+    return recorded

@@ -1,0 +1,104 @@
+"""The developer's command: from the words they typed to what is started, without a shell."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sandbox.errors import UsageError
+
+RECORDER = Path(__file__).resolve().parent.parent / "harness" / "recorder"
+RECORD_VARIABLE = "WARPSMITH_RECORD"
+
+_SHELL_WORDS = {"|", "||", "&", "&&", ";", ">", ">>", "<", "2>", "2>&1"}
+_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+
+
+@dataclass(frozen=True)
+class Command:
+    """What is started.
+
+    Attributes:
+        argv: The program, found, with its arguments.
+        variables: Environment variables that were set before it.
+        search: The ``PATH`` it is started with.
+        text: The command as it was typed.
+    """
+
+    argv: tuple[str, ...]
+    variables: Mapping[str, str]
+    search: str
+    text: str
+
+
+def parse_command(words: Sequence[str], *, python: str = "") -> Command:
+    """Read a command from one text, as in a shell, or from several words, as they are.
+
+    Args:
+        words: What stands on the command line after ``hotspots``.
+        python: An interpreter or virtual environment whose programs come first, as when it is activated.
+
+    Raises:
+        UsageError: There is no command, it needs a shell, or there is no such program.
+    """
+    parts = _split(words[0]) if len(words) == 1 else list(words)
+    variables: dict[str, str] = {}
+    while parts and _ASSIGNMENT.match(parts[0]):
+        name, _, value = parts.pop(0).partition("=")
+        variables[name] = value
+    if not parts:
+        raise UsageError(
+            "There is no command to run.", where="hotspots", next_step='Name one: warpsmith hotspots "python train.py"'
+        )
+    if len(words) == 1 and (found := next((part for part in parts if part in _SHELL_WORDS), "")):
+        raise UsageError(
+            f"The command is started without a shell, which '{found}' would need.",
+            where=words[0],
+            next_step=f"Write: warpsmith hotspots -- bash -c {shlex.quote(words[0])}",
+        )
+    search = os.pathsep.join(filter(None, (_programs_of(python), variables.get("PATH") or os.environ.get("PATH", ""))))
+    text = words[0] if len(words) == 1 else shlex.join(words)
+    return Command((_program(parts[0], search), *parts[1:]), variables, search, text)
+
+
+def environment_of(command: Command, folder: Path) -> dict[str, str]:
+    """Return the environment in which every Python process of the command records itself into a folder."""
+    whole = {**os.environ, **command.variables, "PATH": command.search}
+    path = os.pathsep.join(filter(None, (str(RECORDER), whole.get("PYTHONPATH", ""))))
+    return {**whole, "PYTHONPATH": path, RECORD_VARIABLE: str(folder)}
+
+
+def _split(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise UsageError(
+            f"The command cannot be read: {error}.", where=text, next_step="Look at its quotation marks."
+        ) from error
+
+
+def _programs_of(python: str) -> str:
+    if not python:
+        return ""
+    path = Path(python).expanduser()
+    return str(path / "bin" if path.is_dir() else path.parent)
+
+
+def _program(name: str, search: str) -> str:
+    found = shutil.which(name, path=search)
+    if found is not None:
+        return found
+    if name.endswith(".py") and Path(name).is_file():
+        raise UsageError(
+            "A Python file is started by an interpreter.", where=name, next_step=f'Write: "python {name} ..."'
+        )
+    raise UsageError(
+        "There is no such program.",
+        where=name,
+        next_step="Check the spelling, activate your environment, or name it with --python.",
+    )

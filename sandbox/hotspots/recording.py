@@ -1,0 +1,225 @@
+"""What the processes of a run recorded, read from their files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Times:
+    """Microseconds of one kind of work, on the device and on the host; one process's or the sum of several."""
+
+    device: float = 0.0
+    host: float = 0.0
+
+    def __add__(self, other: Times) -> Times:
+        return Times(self.device + other.device, self.host + other.host)
+
+    @classmethod
+    def from_json(cls, data: list[float]) -> Times:
+        """Rebuild it from ``[device, host]``."""
+        return cls(float(data[0]), float(data[1]))
+
+
+@dataclass(frozen=True)
+class CallVariant:
+    """Calls of a class that look alike.
+
+    Attributes:
+        inputs: Each argument as dtype and shape, or as what it is.
+        dtype: Of the first floating tensor among inputs and parameters.
+        device: ``cpu`` or ``cuda``.
+        training, grad: The module's mode, and whether gradients were enabled.
+        autocast: The dtype of the autocast region it was called in; empty outside of one.
+        bytes: Of inputs, state and outputs, once each.
+        calls: How many were recorded.
+        spent: In all of them, with everything below.
+    """
+
+    inputs: tuple[str, ...]
+    dtype: str
+    device: str
+    training: bool
+    grad: bool
+    autocast: str
+    bytes: int
+    calls: int
+    spent: Times
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> CallVariant:
+        """Rebuild it from its JSON data; what is missing is that of calls that were too various to be told apart."""
+        return cls(
+            tuple(data.get("inputs", ("various",))),
+            str(data.get("dtype", "")),
+            str(data.get("device", "")),
+            bool(data.get("training", False)),
+            bool(data.get("grad", False)),
+            str(data.get("autocast", "")),
+            int(data.get("bytes", 0)),
+            int(data["calls"]),
+            Times.from_json(data["spent_us"]),
+        )
+
+
+@dataclass(frozen=True)
+class ClassRecord:
+    """What one process recorded of one class; what the times mean is said in the recorder's ``ModuleKind``."""
+
+    module: str
+    name: str
+    file: str
+    line: int
+    from_torch: bool
+    compiled: bool
+    calls: int
+    instances: int
+    own: Times
+    mine: Times
+    total: Times
+    backward_own: Times
+    backward_mine: Times
+    backward_total: Times
+    variants: tuple[CallVariant, ...]
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> ClassRecord:
+        """Rebuild it from its JSON data."""
+        fields: dict[str, Any] = {key: data[key] for key in _PLAIN}
+        fields |= {key: Times.from_json(data[key]) for key in _TIMES}
+        return cls(**fields, variants=tuple(CallVariant.from_json(each) for each in data["variants"]))
+
+
+_PLAIN = ("module", "name", "file", "line", "from_torch", "compiled", "calls", "instances")
+_TIMES = ("own", "mine", "total", "backward_own", "backward_mine", "backward_total")
+
+
+@dataclass(frozen=True)
+class Window:
+    """A stretch of steps, recorded or left alone."""
+
+    recorded: bool
+    warm_up: bool
+    steps: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class ProcessRecord:
+    """What one process recorded.
+
+    Attributes:
+        pid, rank, world_size: Which process it was; rank and size are those of torchrun's environment.
+        executable, python, torch, cuda, gpu: What it ran on; ``gpu`` is empty where it computed on the CPU.
+        devices: The devices its outermost modules were on.
+        ended: Whether the program came to its own end.
+        fault: Why the recorder gave up, a fault of ours; empty where it did not.
+        step_kind, step_name, steps: What a step ends with (``optimizer`` or ``module``), its class, and how many there were.
+        windows: Stretches of steps, the first one the warm-up.
+        modules, backward, outside: Time of recorded steps in the forward pass, the backward pass, and outside both.
+        elsewhere: Calls of modules in other threads, which are not timed.
+        losses: The scalars on which ``backward`` was called, in order.
+        classes: One record a class.
+    """
+
+    pid: int
+    rank: int | None
+    world_size: int | None
+    executable: str
+    python: str
+    torch: str
+    cuda: str | None
+    gpu: str
+    devices: tuple[str, ...]
+    ended: bool
+    fault: str
+    step_kind: str
+    step_name: str
+    steps: int
+    windows: tuple[Window, ...]
+    modules: Times
+    backward: Times
+    outside: Times
+    elsewhere: int
+    losses: tuple[float, ...]
+    classes: tuple[ClassRecord, ...]
+
+    @property
+    def all(self) -> Times:
+        """Time of all recorded steps."""
+        return self.modules + self.backward + self.outside
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> ProcessRecord:
+        """Rebuild it from its JSON data."""
+        same = (
+            "pid",
+            "rank",
+            "world_size",
+            "executable",
+            "python",
+            "torch",
+            "cuda",
+            "gpu",
+            "ended",
+            "fault",
+            "elsewhere",
+        )
+        return cls(
+            **{key: data[key] for key in same},
+            devices=tuple(data["devices"]),
+            step_kind=data["step"]["kind"],
+            step_name=data["step"]["name"],
+            steps=data["step"]["count"],
+            windows=tuple(Window(**each) for each in data["windows"]),
+            modules=Times.from_json(data["modules_us"]),
+            backward=Times.from_json(data["backward_us"]),
+            outside=Times.from_json(data["outside_us"]),
+            losses=tuple(data["losses"]),
+            classes=tuple(ClassRecord.from_json(each) for each in data["classes"]),
+        )
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What a run left in its folder.
+
+    Attributes:
+        processes: Those that called modules, by rank.
+        pythons: The versions of the Python processes that came along, recorded or not.
+        torches: The versions of torch that they imported.
+        faults: Why a recorder could not start or gave up.
+    """
+
+    processes: tuple[ProcessRecord, ...]
+    pythons: tuple[tuple[int, ...], ...]
+    torches: tuple[str, ...]
+    faults: tuple[str, ...]
+
+    @property
+    def steps(self) -> int:
+        """The steps of the process that made the most."""
+        return max((process.steps for process in self.processes), default=0)
+
+
+def read_recording(folder: Path) -> Recording:
+    """Read what the processes of a run have written so far."""
+    processes = [ProcessRecord.from_json(data) for data in _notes(folder, "process")]
+    return Recording(
+        tuple(sorted(processes, key=lambda each: (each.rank or 0, each.pid))),
+        tuple(tuple(data["python"]) for data in _notes(folder, "seen")),
+        tuple(data["torch"] for data in _notes(folder, "torch")),
+        tuple(filter(None, [*(p.fault for p in processes), *(data["fault"] for data in _notes(folder, "fault"))])),
+    )
+
+
+def _notes(folder: Path, kind: str) -> Iterator[dict[str, Any]]:
+    for path in sorted(folder.glob(f"{kind}-*.json")):
+        try:
+            yield json.loads(path.read_bytes())
+        except ValueError:  # a process was killed while it signed in
+            continue
