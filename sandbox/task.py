@@ -14,6 +14,7 @@ Policy = Literal["own-kernels", "library-ok"]
 Precision = Literal["auto", "fp32", "tf32", "bf16", "fp16", "fp8"]
 JudgedBy = Literal["device", "latency"]
 Kind = Literal["kernelbench", "module"]
+GradMode = Literal["no_grad", "grad", "inference"]
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,8 @@ class TaskSpec:
         root: The folder that goes on ``sys.path`` so that the file's own imports work.
         python: The developer's interpreter, absolute.
         init: Constructor arguments as they stand between the parentheses, a Python expression list (``"64, eps=1e-6"``).
-        inputs: Forward arguments in the same form (``"torch.randn(8, 64), mask=None"``); ``torch`` is in scope.
+        inputs: Forward arguments in the same form (``"torch.randn(8, 64), mask=None"``); ``torch`` is in scope. Or a file
+            that ``torch.save`` wrote them to, absolute, whose name ends in ``.pt`` or ``.pth``.
         factory: ``function`` of the file, or ``package.module:function``, returning the forward arguments as a tuple, a
             list, a dict of keywords or ``(args, kwargs)``. Used instead of ``inputs``.
         dtype: The floating dtype the module and its floating inputs are cast to (``"bfloat16"``), or empty to leave them.
@@ -54,6 +56,10 @@ class TaskSpec:
         tolerance: ``budget`` (two times the reference's own error plus 8 ulp) or ``1e-2`` (the published tolerance).
         dynamic: Dimensions of inputs whose size may vary; a full verdict looks at other sizes too.
         gradients: Whether the module is trained, so that gradients are verified too, and both modes.
+        capture: Folder of a capture from the developer's own run, absolute, or empty. It gives arguments, state and inputs
+            where nothing else here does.
+        autocast: The dtype that autocast is entered with around every call (``"bfloat16"``), or empty.
+        grad_mode: What calls are made under: ``no_grad``, ``grad`` (gradients are recorded) or ``inference``.
     """
 
     kind: Kind
@@ -75,6 +81,9 @@ class TaskSpec:
     env: dict[str, str] = field(default_factory=dict)
     dynamic: tuple[DynamicSize, ...] = ()
     gradients: bool = False
+    capture: str = ""
+    autocast: str = ""
+    grad_mode: GradMode = "no_grad"
 
     @property
     def id(self) -> str:

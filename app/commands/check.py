@@ -1,7 +1,7 @@
 """Judge a candidate against its reference: build, guard, verify, profile.
 
-CANDIDATE is a workspace folder, or a Python file with a kernels/ folder beside it. Exit code 0: the candidate is correct, and
---sanitize, if asked for, found nothing.
+CANDIDATE is a workspace folder, or a Python file with a kernels/ folder beside it; with --capture, TARGET may be left out.
+Exit code 0: the candidate is correct, and --sanitize, if asked for, found nothing.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from sandbox.verdict import Verdict
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
     parser.add_argument("target", metavar="TARGET", help="path.py, path.py:Class, or package.module:Class")
-    parser.add_argument("candidate", metavar="CANDIDATE", type=Path, help="a file or a workspace folder")
+    candidate = parser.add_argument("candidate", metavar="CANDIDATE", type=Path, help="a file or a workspace folder")
     tier = parser.add_mutually_exclusive_group()
     tier.add_argument(
         "--quick", dest="tier", action="store_const", const="quick", help="two placements, seconds (default)"
@@ -46,12 +46,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(tier="quick")
     parser.add_argument("--json", action="store_true", help="print the verdict as JSON")
     add_looking_options(parser)
-    add_task_options(parser)
+    add_task_options(parser, second=candidate)
     add_machine_options(parser)
 
 
 def main(options: argparse.Namespace) -> ExitCode:
     """Judge once and print the verdict, or measure variants and print those."""
+    if options.candidate is None:  # with --capture the only name is the candidate's
+        options.target, options.candidate = None, Path(options.target)
     instead = measures_variants(options)
     settings = settings_from(options)
     spec = task_from(options, options.target, settings)

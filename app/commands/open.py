@@ -26,7 +26,7 @@ def main(options: argparse.Namespace) -> int:
 
     require_terminal()
     settings = settings_from(options)
-    if options.target is None or Path(options.target).is_dir():
+    if not options.capture and (options.target is None or Path(options.target).is_dir()):
         return run_picker(Path(options.target or "."), settings)
     from agent.session import create_session
 

@@ -4,19 +4,41 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from agent.settings import Settings, load_settings
+from sandbox.capture import resolve_capture
+from sandbox.errors import UsageError
 from sandbox.machine.devices import resolve_device
 from sandbox.target import parse_dynamic, resolve_target
 from sandbox.task import TaskSpec
 
 
-def add_task_options(parser: argparse.ArgumentParser) -> None:
-    """Add everything that describes a task beyond its target."""
+def add_task_options(parser: argparse.ArgumentParser, second: argparse.Action | None = None) -> None:
+    """Add everything that describes a task beyond its target; ``second`` is what the command is given behind that."""
+
+    class Capture(argparse.Action):
+        """Keeps the folder, which stands for the target: of two names on the command line one may be left out."""
+
+        def __call__(self, _: object, namespace: argparse.Namespace, values: Any, __: str | None = None) -> None:
+            setattr(namespace, self.dest, values)
+            if second is not None:
+                second.nargs, second.required = "?", False
+
     group = parser.add_argument_group("task")
+    group.add_argument(
+        "--capture",
+        action=Capture,
+        default="",
+        metavar="FOLDER",
+        help="a capture of your own run: the module with its arguments, state, inputs and mode; TARGET may be left out",
+    )
     group.add_argument("--init", default="", metavar="ARGS", help='constructor arguments, as Python: "64, eps=1e-6"')
     group.add_argument(
-        "--inputs", default="", metavar="ARGS", help='forward arguments, as Python: "torch.randn(8, 64)"'
+        "--inputs",
+        default="",
+        metavar="ARGS",
+        help='forward arguments, as Python: "torch.randn(8, 64)"; or a .pt file that torch.save wrote them to',
     )
     group.add_argument(
         "--factory",
@@ -25,9 +47,11 @@ def add_task_options(parser: argparse.ArgumentParser) -> None:
         help="function that returns the forward arguments (name, or module:name)",
     )
     group.add_argument("--dtype", default="", help="cast module and floating inputs: bfloat16, float16, float32")
-    group.add_argument("--train", action="store_true", help="judge in train mode instead of eval")
+    group.add_argument("--train", action=argparse.BooleanOptionalAction, help="judge in train mode instead of eval")
     group.add_argument(
-        "--gradients", action="store_true", help="the module is trained: verify gradients too, and both modes"
+        "--gradients",
+        action=argparse.BooleanOptionalAction,
+        help="the module is trained: verify gradients too, and both modes",
     )
     group.add_argument(
         "--dynamic",
@@ -80,21 +104,46 @@ def settings_from(options: argparse.Namespace) -> Settings:
     return load_settings(given, project=Path.cwd())
 
 
-def task_from(options: argparse.Namespace, target: str, settings: Settings) -> TaskSpec:
-    """Resolve a target with the task options of a command line."""
-    return resolve_target(
-        target,
-        python=settings.python,
-        device=resolve_device(settings.device),
-        init=options.init,
-        inputs=options.inputs,
-        factory=options.factory,
-        dtype=options.dtype,
-        training=options.train,
-        precision=options.precision,
-        policy=options.policy,
-        judged_by=options.judged_by,
-        tolerance=options.tolerance,
-        dynamic=tuple(parse_dynamic(text) for text in options.dynamic),
-        gradients=options.gradients,
-    )
+def task_from(options: argparse.Namespace, target: str | None, settings: Settings) -> TaskSpec:
+    """Resolve a target, or a capture, with the task options of a command line.
+
+    Raises:
+        UsageError: Neither is named, or the target is another module than was captured; see also ``resolve_target``.
+    """
+    fields = {
+        "init": options.init,
+        "inputs": _inputs(options.inputs),
+        "factory": options.factory,
+        "dtype": options.dtype,
+        "precision": options.precision,
+        "policy": options.policy,
+        "judged_by": options.judged_by,
+        "tolerance": options.tolerance,
+        "dynamic": tuple(parse_dynamic(text) for text in options.dynamic),
+    }
+    device = resolve_device(settings.device)
+    if not options.capture:
+        if target is None:
+            raise UsageError("No target is named.", next_step="Name path.py:Class, or a capture with --capture FOLDER.")
+        modes = {"training": bool(options.train), "gradients": bool(options.gradients)}
+        return resolve_target(target, python=settings.python, device=device, **fields, **modes)
+    modes = {"training": options.train, "gradients": options.gradients}
+    spec = resolve_capture(Path(options.capture), python=settings.python, device=device, **fields, **modes)
+    if target is not None:
+        _require_same(spec, target)
+    return spec
+
+
+def _inputs(text: str) -> str:
+    """Return forward arguments as they were given; a file's name as an absolute path."""
+    return str(Path(text).resolve()) if text.endswith((".pt", ".pth")) and Path(text).is_file() else text
+
+
+def _require_same(spec: TaskSpec, target: str) -> None:
+    named = resolve_target(target, python=str(spec.python))
+    if (named.path, named.class_name) != (spec.path.resolve(), spec.class_name):
+        raise UsageError(
+            f"The capture is of {spec.class_name} in {spec.path}, and not of this.",
+            where=target,
+            next_step="Leave out TARGET, or name the capture of this module.",
+        )

@@ -12,7 +12,7 @@ from app.commands.options import add_machine_options, add_model_options, add_tas
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
-    parser.add_argument("target", metavar="TARGET", help="path.py, path.py:Class, or package.module:Class")
+    parser.add_argument("target", metavar="TARGET", nargs="?", help="path.py, path.py:Class, or package.module:Class")
     parser.add_argument("--json", action="store_true", help="print events, one JSON object a line")
     parser.add_argument(
         "--land",

@@ -124,7 +124,7 @@ class Copies:
         """See ``Supply``."""
         placement = self._placed()
         call = placement.call(request["side"], baselines)
-        times: Dict[str, Any] = time_side(stopwatch, call, placement.arena, request)[0]
+        times: Dict[str, Any] = time_side(stopwatch, call, placement.arena, request, self._task.spec)[0]
         return times
 
     def recall(self, request: Message) -> Message:

@@ -7,8 +7,10 @@ from typing import Any, Dict, List, Optional, Tuple
 import torch
 
 from warpsmith_harness import values
+from warpsmith_harness.load import LoadedTask
 from warpsmith_harness.placement import time_side
 from warpsmith_harness.protocol import Message
+from warpsmith_harness.surroundings import surroundings
 from warpsmith_harness.timing import Arena, Call, Stopwatch, Turn
 from warpsmith_harness.transport import span
 
@@ -71,15 +73,15 @@ def tidy(device: torch.device) -> None:
 
 
 def time_once_warm(
-    stopwatch: Stopwatch, call: Call, arena: Arena, request: Message, device: torch.device
+    stopwatch: Stopwatch, call: Call, arena: Arena, request: Message, task: LoadedTask
 ) -> Tuple[Dict[str, Any], Optional[Any]]:
     """As ``placement.time_side``, behind a call that gets the memory which the other process gave back."""
     if request["kind"] in ("device", "latency", "burst"):
         args, kwargs = arena.fill(Turn(0, 0, 0.0))
-        with torch.no_grad():
+        with surroundings(task.spec):
             call(*args, **kwargs)
         stopwatch.settle()
     try:
-        return time_side(stopwatch, call, arena, request)
+        return time_side(stopwatch, call, arena, request, task.spec)
     finally:
-        tidy(device)
+        tidy(task.device)

@@ -21,10 +21,12 @@ import torch
 from torch import nn
 from torch.nn.parameter import UninitializedParameter
 
-from warpsmith_harness import precision, values
+from warpsmith_harness import drawing, precision, values
 from warpsmith_harness.candidate import copy_state, load_candidate
+from warpsmith_harness.captured import Captured
 from warpsmith_harness.problems import CandidateProblem, TaskProblem, line, place, summary
 from warpsmith_harness.seeds import fixed_seed, fresh_seed
+from warpsmith_harness.surroundings import surroundings
 
 __all__ = ["CandidateProblem", "LoadedTask", "TaskProblem", "copy_state", "load_candidate", "load_task"]
 
@@ -41,6 +43,8 @@ class LoadedTask:
         device: Where instances and inputs live.
         training: Whether instances are in train mode.
         rows: How many rows of the inputs are used, along the first dimension of the first; None for all.
+        captured: What was captured in the developer's own run, if the task is made from that.
+        as_seen: Whether inputs are drawn like some that were seen, and not made by the developer's code.
     """
 
     def __init__(self, spec: dict[str, Any], module: types.ModuleType, cls: type[nn.Module]) -> None:
@@ -52,6 +56,10 @@ class LoadedTask:
         self.training = bool(spec["training"])
         self._make_on_device = self.device.type != "cpu"
         self.rows: Optional[int] = None
+        self.captured = Captured(spec["capture"]) if spec.get("capture") else None
+        saved = spec["inputs"].endswith(drawing.SUFFIXES)
+        self.as_seen = saved or bool(self.captured and not spec["inputs"] and not spec["factory"])
+        self._saved: Optional[Arguments] = None
         self._seen: dict[int, int] = {}
 
     @property
@@ -63,6 +71,8 @@ class LoadedTask:
         """Return fresh constructor arguments, tensors on the device. Raises TaskProblem when there are none to be had."""
         if self.spec["init"]:
             arguments = self._evaluate("--init", self.spec["init"])
+        elif self.captured is not None:
+            arguments = self.captured.constructor_arguments(self.module)
         elif callable(getattr(self.module, "get_init_inputs", None)):
             arguments = _arguments(self._call("get_init_inputs()", self.module.get_init_inputs))
         else:
@@ -79,14 +89,26 @@ class LoadedTask:
         if any(isinstance(parameter, UninitializedParameter) for parameter in settled.parameters()):
             args, kwargs = self.inputs()
             self.forward(settled, args, kwargs)
+        if self.captured is not None:
+            self.captured.load_state(settled)
         return settled
 
     def settle(self, instance: nn.Module) -> nn.Module:
         """Move an instance to the task's device and dtype, and put it in the task's mode."""
+        if self.captured is not None:
+            self.captured.fit(instance)
         instance = instance.to(self.device)
         if self.dtype is not None:
             instance = instance.to(self.dtype)
-        return instance.train(self.training)
+        self.set_mode(instance, self.training)
+        return instance
+
+    def set_mode(self, instance: nn.Module, training: bool) -> None:
+        """Put an instance in train or eval mode; parts that were captured in another mode keep theirs."""
+        if self.captured is not None:
+            self.captured.set_mode(instance, training)
+        else:
+            instance.train(training)
 
     def inputs(self) -> Arguments:
         """Return fresh forward arguments on the device; every tensor of floats differs from the call before."""
@@ -95,13 +117,13 @@ class LoadedTask:
         args, kwargs = values.map_tensors(arguments, self._place_input)
         if self.rows is not None:
             args, kwargs = _first_rows((args, kwargs), self.rows)
-        return self._unseen((args, kwargs))
+        return (args, kwargs) if self.as_seen else self._unseen((args, kwargs))
 
     def forward(self, reference: nn.Module, args: Tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run the reference without gradients. Raises TaskProblem with the developer's line when it raises."""
+        """Run the reference as its task says. Raises TaskProblem with the developer's line when it raises."""
 
         def call() -> Any:
-            with torch.no_grad():
+            with surroundings(self.spec):
                 return reference(*args, **kwargs)
 
         return self._call(f"the forward of {self.cls.__name__}", call)
@@ -117,6 +139,8 @@ class LoadedTask:
         return self._describe_inputs()
 
     def _describe_inputs(self) -> Arguments:
+        if self.as_seen:
+            return self._like_seen()
         if self.spec["inputs"]:
             return self._evaluate("--inputs", self.spec["inputs"])
         if self.spec["factory"]:
@@ -124,6 +148,15 @@ class LoadedTask:
         if callable(getattr(self.module, "get_inputs", None)):
             return _arguments(self._call("get_inputs()", self.module.get_inputs))
         return (), {}
+
+    def _like_seen(self) -> Arguments:
+        """Draw inputs like those in a capture or a file."""
+        if not self.spec["inputs"] and self.captured is not None:
+            return self.captured.inputs()
+        if self._saved is None:
+            self._saved = _arguments(drawing.saved(self.spec["inputs"]))
+        args, kwargs = values.map_tensors(self._saved, drawing.drawn)
+        return args, kwargs
 
     def _factory(self) -> Callable[[], Any]:
         """Find the function named by ``factory``: of the file, or ``package.module:function``."""
@@ -301,9 +334,9 @@ def _find_class(module: types.ModuleType, spec: dict[str, Any]) -> type[nn.Modul
 def _check_arguments(task: LoadedTask) -> None:
     """Raise when the constructor or the forward needs arguments that nobody gave; the message shows what to type."""
     spec, module = task.spec, task.module
-    given = spec["init"] or callable(getattr(module, "get_init_inputs", None))
+    given = spec["init"] or task.captured or callable(getattr(module, "get_init_inputs", None))
     init = [] if given else _required(task.cls)
-    given = spec["inputs"] or spec["factory"] or callable(getattr(module, "get_inputs", None))
+    given = spec["inputs"] or spec["factory"] or task.captured or callable(getattr(module, "get_inputs", None))
     inputs = [] if given else _required(task.cls.forward)[1:]
     if not init and not inputs:
         return

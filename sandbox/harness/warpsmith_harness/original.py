@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Iterator, Optional
 import torch
 from torch import nn
 
-from warpsmith_harness import values
+from warpsmith_harness import drawing, values
 from warpsmith_harness.compare import own_error
 from warpsmith_harness.operators import operators
 from warpsmith_harness.precision import class_of, uses_tf32
@@ -49,7 +49,8 @@ def accept(task: LoadedTask) -> dict[str, Any]:
     """
     subject = Subject(task, task.reference())
     outputs = subject.run()
-    notes = [*_check_deterministic(subject, outputs), *_mutation_notes(subject)]
+    captured = task.captured.notes if task.captured is not None else []
+    notes = [*captured, *_check_deterministic(subject, outputs), *_mutation_notes(subject)]
     mutates = [*subject.changed_inputs, *subject.changed_buffers]
     strength = _randomise(subject, outputs, notes)
     outputs, exact = subject.run(), subject.exact()
@@ -212,7 +213,7 @@ def _check_inputs_matter(subject: Subject, answers: Answers, notes: list[str]) -
 def _elsewhere(subject: Subject) -> Iterator[list[torch.Tensor]]:
     """Yield the outputs on other inputs, a few times: a single loss may be equal by chance."""
     for _ in range(_DRAWS):
-        yield subject.run([_other(tensor) for tensor in subject.inputs])
+        yield subject.run([_other(tensor, subject.task.as_seen) for tensor in subject.inputs])
 
 
 def _dependence(
@@ -225,7 +226,7 @@ def _dependence(
     untested: list[str] = []
     end = time.monotonic() + _DEPENDENCE_SECONDS
     for index, (name, tensor) in enumerate(zip(subject.names, subject.inputs)):
-        new = _other(tensor)
+        new = _other(tensor, subject.task.as_seen)
         tested = not same(new, tensor)
         untested += [] if tested else [name]
         inputs = [new if i == index else old for i, old in enumerate(subject.inputs)]
@@ -263,12 +264,16 @@ def _state_matters(subject: Subject, answers: Answers, tensor: torch.Tensor) -> 
         subject.keep_state()
 
 
-def _other(tensor: torch.Tensor) -> torch.Tensor:
-    """Return new contents for a test of dependence; unlike ``fresh`` it flips half of a mask's elements, and one at least."""
+def _other(tensor: torch.Tensor, as_seen: bool) -> torch.Tensor:
+    """Return new contents for a test of dependence; unlike ``fresh`` it flips half of a mask's elements, and one at least.
+
+    Integers that are drawn ``as_seen`` may point into something, and stay where that is.
+    """
     if tensor.dtype == torch.bool:
         chances = torch.rand(tensor.shape, generator=generator(tensor.device), device=tensor.device)
         return tensor ^ ((chances < 0.5) | (chances == chances.min())) if tensor.numel() else tensor
-    return values.fresh(tensor)
+    integer = not (tensor.is_floating_point() or tensor.is_complex())
+    return drawing.drawn(tensor) if as_seen and integer else values.fresh(tensor)
 
 
 # --- Trivial answers ------------------------------------------------------------------------------------------------
@@ -314,7 +319,11 @@ def _means(outputs: list[torch.Tensor], other: list[torch.Tensor]) -> list[torch
 
 def _precision(subject: Subject, exact: Optional[list[torch.Tensor]], notes: list[str]) -> str:
     """Return the class that the reference really runs in, by its dtypes and, for fp32 on CUDA, by the TF32 flags."""
+    cast = subject.task.spec.get("autocast")
     found = class_of([*subject.inputs, *subject.reference.parameters()])
+    if cast and found == "fp32":
+        notes.append(f"It runs under autocast to {cast}, as in your own run.")
+        return class_of([torch.empty(1, dtype=getattr(torch, cast))])
     if found == "fp32" and subject.task.device.type == "cuda":
         used, possible = uses_tf32(subject.run, exact)
         found = "tf32" if used else "fp32"

@@ -14,6 +14,7 @@ from warpsmith_harness.baselines import Baselines
 from warpsmith_harness.graphs import capture
 from warpsmith_harness.load import LoadedTask
 from warpsmith_harness.questions import Examiner, Question
+from warpsmith_harness.surroundings import autocast, surroundings
 from warpsmith_harness.timing import Arena, Stopwatch, Turn
 from warpsmith_harness.transport import bytes_needed
 
@@ -68,7 +69,7 @@ class Placement:
     def run(self, call: Callable[..., Any]) -> None:
         """Make one call on the first inputs."""
         args, kwargs = self.arena.fill(Turn(0, 0, 0.0))
-        with torch.no_grad():
+        with surroundings(self._task.spec):
             call(*args, **kwargs)
 
     def _copy(self, *_: Any, **__: Any) -> torch.Tensor:
@@ -91,7 +92,7 @@ class Placement:
 
 
 def time_side(
-    stopwatch: Stopwatch, call: Callable[..., Any], arena: Arena, request: Dict[str, Any]
+    stopwatch: Stopwatch, call: Callable[..., Any], arena: Arena, request: Dict[str, Any], spec: Dict[str, Any]
 ) -> Tuple[Dict[str, Any], Optional[Any]]:
     """Time a batch as the parent asks for it; return the answer, and the output of the call it wants to see.
 
@@ -100,13 +101,14 @@ def time_side(
     call, ``keep`` the number of the call whose output is wanted, or -1.
     """
     if request["kind"] == "graph":
-        arena.replay = capture(call, arena)
+        with autocast(spec):
+            arena.replay = capture(call, arena)
         return {}, None
     if request.get("graph") and arena.replay is not None:
         call = arena.replay
     turns = [Turn(int(base), int(slot), float(roll)) for base, slot, roll in request.get("turns", [])]
     kind = request["kind"]
-    with torch.no_grad(), _no_collection():
+    with surroundings(spec), _no_collection():
         if kind == "warm":
             stopwatch.warm(call, arena)
             return {"host_us": stopwatch.host_us(call, arena)}, None

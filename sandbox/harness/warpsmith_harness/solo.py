@@ -17,6 +17,7 @@ from warpsmith_harness import kernels, load, values
 from warpsmith_harness.candidate import load_candidate
 from warpsmith_harness.load import TaskProblem
 from warpsmith_harness.problems import CandidateProblem, place, summary
+from warpsmith_harness.surroundings import surroundings
 from warpsmith_harness.threads import all_threads
 
 _cuda: Any = torch.cuda
@@ -50,7 +51,7 @@ def _run(options: Dict[str, Any]) -> None:
     args, kwargs = task.inputs()
 
     def call() -> Any:
-        with torch.no_grad(), all_threads(options["threads"]):
+        with surroundings(task.spec), all_threads(options["threads"]):
             output = candidate(*args, **kwargs)
         settle()
         return output

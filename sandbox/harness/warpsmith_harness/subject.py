@@ -11,6 +11,7 @@ from torch import nn
 from warpsmith_harness import values
 from warpsmith_harness.compare import Oracle, compare, oracle
 from warpsmith_harness.problems import TaskProblem, line
+from warpsmith_harness.surroundings import surroundings
 
 if TYPE_CHECKING:
     from warpsmith_harness.load import LoadedTask
@@ -48,7 +49,7 @@ class Subject:
     def differentiable(self, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
         """Return the output's tensors with their graph, on inputs that are not copied."""
         args, kwargs = values.rebuild(self._structure, inputs)
-        with torch.enable_grad():
+        with surroundings(self.task.spec, recording=True):
             outputs = values.flatten(self.reference(*args, **kwargs))[0]
         self._restore()
         return outputs

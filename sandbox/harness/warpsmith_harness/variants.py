@@ -23,6 +23,7 @@ from warpsmith_harness.problems import TaskProblem, line, summary
 from warpsmith_harness.questions import Examiner, Question, same_bits
 from warpsmith_harness.sizes import dynamic_dimensions, others, resized
 from warpsmith_harness.subject import input_names
+from warpsmith_harness.surroundings import autocast
 
 _TRIES = 3
 _NUDGED_RUNS = 3
@@ -187,11 +188,11 @@ class Variants:
 
     @contextlib.contextmanager
     def _mode(self, other: bool) -> Iterator[None]:
-        self._reference.train(self._task.training != other)
+        self._task.set_mode(self._reference, self._task.training != other)
         try:
             yield
         finally:
-            self._reference.train(self._task.training)
+            self._task.set_mode(self._reference, self._task.training)
 
     def _require_difference(self, question: Question) -> None:
         """Raise Skipped where the other mode is random, or answers as the task's own does."""
@@ -201,7 +202,7 @@ class Variants:
             raise Skipped(f"the original's own output is random in {mode} mode")
         with self._mode(other=False):
             usual = self._examiner.ask(question.tensors, question.structure, exact=False)
-        self._reference.train(not self._task.training)
+        self._task.set_mode(self._reference, not self._task.training)
         answers = ([*each.expected, *each.touched] for each in (question, usual))
         first, second = answers
         if len(first) == len(second) and all(a.shape == b.shape and same_bits(a, b) for a, b in zip(first, second)):
@@ -229,7 +230,10 @@ class Variants:
         name = self._task.cls.__name__
         where = f"{self._task.spec['path']}:{line(self._task.cls.forward)}"
         try:
-            return backward(self._reference, given, question.structure, question.directions, question.touched_inputs)
+            with autocast(self._task.spec):
+                return backward(
+                    self._reference, given, question.structure, question.directions, question.touched_inputs
+                )
         except NoGradient as error:
             raise TaskProblem(
                 f"{name} has no gradient: no output hangs on an input or a parameter.", where, "Leave out --gradients."
@@ -308,7 +312,8 @@ class Variants:
                 outputs += [_plain(found[name]) for name in question.gradients]
             else:
                 args, kwargs = values.rebuild(question.structure, given)
-                outputs = values.flatten(self._task.forward(self._reference, tuple(args), kwargs))[0]
+                answer = values.flatten(self._task.forward(self._reference, tuple(args), kwargs))[0]
+                outputs = [output.detach() for output in answer]
         left = [kept.touched.get(name, kept.before[name]) for name in question.touched_state]
         return outputs, [*(given[index] for index in question.touched_inputs), *left]
 

@@ -1,0 +1,115 @@
+"""From a capture of the developer's own run to a task: what was recorded becomes fields of the spec.
+
+Only the manifest is read here. What was pickled is read by the developer's interpreter alone (``warpsmith_harness.captured``).
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from sandbox.errors import TaskError, UsageError
+from sandbox.target import find_interpreter, locate
+from sandbox.task import DynamicSize, TaskSpec
+
+SCHEMA = "warpsmith.capture/1"
+_AGAIN = "Capture it again with: warpsmith hotspots"
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """Return the manifest of a capture.
+
+    Raises:
+        UsageError: There is none, or one of another version.
+        TaskError: The module could not be captured; the reason is the one that was recorded.
+    """
+    path = folder / "manifest.json"
+    if not path.is_file():
+        raise UsageError(
+            "There is no capture in this folder.", where=str(folder), next_step="Make one with: warpsmith hotspots"
+        )
+    try:
+        manifest: dict[str, Any] = json.loads(path.read_text())
+    except ValueError as error:
+        raise UsageError(f"The capture's manifest is no JSON: {error}.", where=str(path), next_step=_AGAIN) from error
+    if manifest.get("schema") != SCHEMA:
+        raise UsageError("The capture is of another version.", where=str(path), next_step=_AGAIN)
+    if manifest["refused"]:
+        raise TaskError(manifest["refused"], where=str(folder), next_step=manifest["next_step"])
+    return manifest
+
+
+def resolve_capture(folder: Path, *, python: str = "", device: str = "cpu", **options: Any) -> TaskSpec:
+    """Return the task of a capture.
+
+    Args:
+        folder: The capture.
+        python: As for ``resolve_target``; the interpreter that recorded it, where none is named.
+        device: ``cpu`` or ``cuda:N``, already resolved.
+        options: Further fields of :class:`TaskSpec`, which go before what was captured; None for those that nobody gave.
+
+    Raises:
+        UsageError: There is no capture, or the module's file is where it was no longer.
+        TaskError: The module could not be captured.
+        EnvironmentFault: The interpreter does not exist.
+    """
+    folder = folder.resolve()
+    manifest = read_manifest(folder)
+    path = Path(manifest["file"])
+    if not path.is_file():
+        raise UsageError(
+            f"The file of {manifest['class']} is no longer where it was when it was captured.",
+            where=str(path),
+            next_step=f"Put it back, or capture {manifest['class']} again where it is now.",
+        )
+    if path.name == "__init__.py":
+        raise UsageError(
+            "A module in a package's __init__.py cannot be optimised there: its kernels would need a name of their own.",
+            where=str(path),
+            next_step="Move the class to a file of its own and import it in __init__.py.",
+        )
+    recorded = str(manifest["python"]) if Path(manifest["python"]).is_file() else ""
+    root, module_name = _place(path, manifest["module"])
+    return TaskSpec(
+        kind="module",
+        path=path,
+        class_name=manifest["class"],
+        module_name=module_name,
+        root=root,
+        python=find_interpreter(python or recorded),
+        device=device,
+        capture=str(folder),
+        **_fields(manifest, {key: value for key, value in options.items() if value is not None}),
+    )
+
+
+def plain_inputs(manifest: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of forward that were no tensors, by name, as they were in the run."""
+    return dict(manifest["plain"])
+
+
+def _fields(manifest: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """Return the spec's fields: what is given on the command line goes before what was captured."""
+    own_inputs = bool(given.get("inputs") or given.get("factory"))
+    gradients = given.get("gradients", manifest["gradients"])
+    found = {
+        **given,
+        "training": given.get("training", manifest["training"]),
+        "gradients": gradients,
+        "autocast": manifest["autocast"],
+        "grad_mode": "grad" if gradients else "no_grad" if manifest["grad_mode"] == "grad" else manifest["grad_mode"],
+    }
+    if not found.get("dynamic"):
+        found["dynamic"] = () if own_inputs else tuple(DynamicSize.from_json(each) for each in manifest["dynamic"])
+    if manifest["tf32"] and found.get("precision", "auto") == "auto":
+        found["precision"] = "tf32"
+    return found
+
+
+def _place(path: Path, module: str) -> tuple[Path, str]:
+    """Return the folder on ``sys.path`` and the name that the module was imported by; as ``locate`` for a script."""
+    parts = module.split(".")
+    if module != "__main__" and list(path.with_suffix("").parts[-len(parts) :]) == parts:
+        return path.parents[len(parts) - 1], module
+    return locate(path)
