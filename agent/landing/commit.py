@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import secrets
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from agent.landing.index_swap import swap_entries, take_away_lock
 from agent.landing.repository import Entries, GitFailed, Repository
 from agent.landing.write import read
 from sandbox.errors import LandingRefused
+from sandbox.machine.scratch import scratch_folder
 
 _WITHOUT = "Or land it in the working tree only, and commit it yourself."
 
@@ -108,13 +108,13 @@ def build(place: Place, changes: Sequence[FileChange], message: str) -> Commit:
     """
     repository = place.repository
     keys = {repository.key(change.path): change for change in changes}
-    with tempfile.TemporaryDirectory(prefix="warpsmith-commit-") as scratch:
-        index = Path(scratch) / "index"
+    with scratch_folder("warpsmith-commit-") as scratch:
+        index = scratch / "index"
         try:
             _read_tree(repository, place.old, index=index)
             _take_files(repository, keys, index=index)
             tree = repository.ask("write-tree", index=index).strip()
-            _expect_inside(repository, repository.in_index(keys, index=index), Path(scratch))
+            _expect_inside(repository, repository.in_index(keys, index=index), scratch)
             parent = ("-p", place.old) if place.old else ()
             new = repository.ask("commit-tree", "--no-gpg-sign", tree, *parent, "-F", "-", stdin=message.encode())
         except GitFailed as error:
@@ -213,8 +213,8 @@ def _left_out(repository: Repository) -> list[str]:
 def _expect_committed(repository: Repository, old: str, keys: Mapping[bytes, FileChange]) -> None:
     """Refuse where the developer has changes of a file that are not committed: the commit would take them along."""
     head, staged = repository.in_tree(old, keys), repository.in_index(keys)
-    with tempfile.TemporaryDirectory(prefix="warpsmith-commit-") as scratch:
-        index, objects = Path(scratch) / "index", Path(scratch) / "objects"
+    with scratch_folder("warpsmith-commit-") as scratch:
+        index, objects = scratch / "index", scratch / "objects"
         objects.mkdir()
         _read_tree(repository, old, index=index)
         _take_files(repository, keys, index=index, objects=objects)

@@ -15,6 +15,7 @@ from typing import Any
 import sandbox
 from agent.landing.fallback import Fallback
 from agent.landing.verified import VerifiedInputs
+from sandbox.build import calls
 from sandbox.build.signature import Launcher, parse_launchers
 from sandbox.build.sources import HEADER_SUFFIXES, read_directives
 from sandbox.build.target import Target, cpu_target, cuda_target
@@ -24,6 +25,8 @@ from sandbox.verdict import Verdict
 
 RECORD = "_landed.py"
 ORIGINAL = "_original.py"
+CALLS = "_landed_calls.cpp"
+"""For each launcher a function that takes its arguments in one piece, which saves half the time of a call."""
 FORMAT = "warpsmith.landed/1"
 _TAKEN = {"counts", "landed"}
 _HEADER = b"""\
@@ -72,6 +75,8 @@ def package(spec: TaskSpec, kernels: Mapping[str, bytes], verdict: Verdict) -> t
         digest.update(f"\0{name}\0".encode() + data)
     record["namespace"] = re.sub(r"\W", "_", spec.kernels_module, flags=re.ASCII) + "_" + digest.hexdigest()[:8]
     files = {path.name: _HEADER + path.read_bytes() for path in sorted(_RUNTIME.glob("_*.py"))}
+    if launchers:
+        files[CALLS] = calls.source(launchers)
     files["_kernels.py"] = _HEADER + _BINDING.read_bytes()
     files["__init__.py"] = _HEADER + _init_source(spec, launchers, verdict).encode()
     return {**files, **kernels}, record
@@ -122,14 +127,16 @@ def _recipe(
     files: dict[str, Any] = {}
     if not sources:
         return {"files": files, "headers": [], "link": []}
-    target = cpu_target() if spec.kernel_suffix == ".cpp" else cuda_target(verdict.environment["sm"], (), ())
+    on_cpu = spec.kernel_suffix == ".cpp"
+    target = cpu_target() if on_cpu else cuda_target(verdict.environment["sm"], (), ())
+    files[CALLS] = {"flags": [flag if on_cpu else f"-Xcompiler={flag}" for flag in calls.FLAGS], "link": []}
     for name, data in sources.items():
-        libraries, fast_math, _ = read_directives(data.decode(errors="replace"), cuda=spec.kernel_suffix == ".cu")
+        libraries, fast_math, _ = read_directives(data.decode(errors="replace"), cuda=not on_cpu)
         files[name] = {"flags": [*_flags(target), *(target.fast_math if fast_math else ())], "link": list(libraries)}
     return {
         "files": files,
         "headers": [name for name in kernels if name not in sources],
-        "link": ["-fopenmp"] if spec.kernel_suffix == ".cpp" else [],
+        "link": ["-fopenmp"] if on_cpu else [],
     }
 
 
@@ -185,7 +192,12 @@ def _init_source(spec: TaskSpec, launchers: list[Launcher], verdict: Verdict) ->
             "",
             f"def {launcher.name}({names}):",
             f'    """Run {launcher.name} of {launcher.file}; it writes {", ".join(written) or "nothing"}."""',
-            f"    _{launcher.name}({names})",
+            "    _bound = None if _runtime.is_compiling() else _landing.here.kernels",
+            "    if _bound is None:",
+            f"        _{launcher.name}({names})",
+            "    else:",
+            '        _landing.tally["launches"] += 1',
+            f"        _bound.{launcher.name}({names})",
         ]
     return "\n".join(lines) + "\n"
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from sandbox.errors import InternalError
 from sandbox.task import TaskSpec
+from sandbox.verdict import VerifiedRange
 
 _LINE = re.compile(
     r"(?P<name>.+): (?P<dtype>\w+) \[(?P<shape>[\d, ]*)\] (?:contiguous|strides \[(?P<strides>[\d, ]*)\])"
@@ -36,6 +37,9 @@ class VerifiedInputs:
         init: ``args`` and ``kwargs`` of the constructor, null for what is no literal; None if nothing is known of them.
         device: ``cpu`` or ``cuda``.
         training: Whether the module was in train mode.
+        gradients: Whether gradients were verified too, and both modes.
+        autocast: The dtype of the autocast that it was verified under (``torch.bfloat16``), or empty.
+        ranges: Dimensions of inputs with one size together (``dims``: ``x.0``), and the sizes verified (``low``, ``high``).
     """
 
     signature: tuple[VerifiedTensor, ...]
@@ -43,15 +47,21 @@ class VerifiedInputs:
     init: dict[str, Any] | None
     device: str
     training: bool
+    gradients: bool = False
+    autocast: str = ""
+    ranges: tuple[dict[str, Any], ...] = ()
 
     @classmethod
-    def of(cls, spec: TaskSpec, signature: Iterable[str], source: bytes) -> VerifiedInputs:
+    def of(
+        cls, spec: TaskSpec, signature: Iterable[str], source: bytes, ranges: Iterable[VerifiedRange] = ()
+    ) -> VerifiedInputs:
         """Read what was verified from a task and the judge's profile of its reference.
 
         Args:
             spec: The task.
             signature: ``OriginalProfile.signature``.
             source: The reference's file.
+            ranges: ``VerifyReport.ranges``: the sizes that were verified beside those of the signature.
         """
         tree = ast.parse(source)
         return cls(
@@ -60,6 +70,8 @@ class VerifiedInputs:
             init=_init(spec, tree),
             device=spec.device.partition(":")[0],
             training=spec.training,
+            gradients=spec.gradients,
+            ranges=tuple({"dims": list(each.dims), "low": each.low, "high": each.high} for each in ranges),
         )
 
     def to_json(self) -> dict[str, Any]:

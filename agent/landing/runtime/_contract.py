@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import inspect
-import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,29 +14,44 @@ import torch
 from torch import nn
 from torch.autograd import forward_ad
 
-_ALIGNMENT = 16
+from ._known import ALIGNMENT
+from ._parts import changed_setting, other_mode, parts
+
 _GRADIENTS = "gradients are on; call it under torch.no_grad() or torch.inference_mode()"
 _PLAIN = (torch.Tensor, nn.Parameter)
 _tracing_state: Callable[[], Any] = torch._C._get_tracing_state
 _functorch_level: Callable[[], Any] = torch._C._functorch.peek_interpreter_stack
+_PROXIES = torch._C._TorchDispatchModeKey.PROXY
+_early_modes: Callable[[], int] = torch._ops._len_torch_dispatch_stack_pre_dispatch
+_is_exporting: Callable[[], bool] = getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)
 
 
 class Expected:
-    """A tensor as it was when the kernels were verified."""
+    """A tensor as it was when the kernels were verified.
 
-    def __init__(self, record: dict[str, Any], device: str) -> None:
+    Args:
+        record: ``name``, ``dtype``, ``shape`` and ``strides`` (null if contiguous).
+        device: ``cpu`` or ``cuda``.
+        ranges: By dimension, the lowest and the highest size that was verified, where there was more than one.
+    """
+
+    def __init__(self, record: dict[str, Any], device: str, ranges: dict[int, tuple[int, int]]) -> None:
         self.name: str = record["name"]
         self.dtype: torch.dtype = getattr(torch, record["dtype"])
         self.shape = tuple(record["shape"])
         self.strides = None if record["strides"] is None else tuple(record["strides"])
         self.device = device
+        self.ranges = ranges if self.strides is None else {}
+        self._fixed = [(dim, size) for dim, size in enumerate(self.shape) if dim not in self.ranges]
 
     def differs(self, tensor: torch.Tensor, compiling: bool) -> str:
         """Return how a tensor differs, or an empty text."""
+        if tensor.layout is not torch.strided:
+            return f"{self.name} is sparse"
         if tensor.dtype is not self.dtype:
             return f"{self.name} is not {self.dtype}"
-        if tensor.shape != self.shape:
-            return f"the shape of {self.name} is not {self.shape}"
+        if not self._fits(tensor, compiling):
+            return f"the shape of {self.name} is not {self._shown()}"
         if tensor.device.type != self.device:
             return f"{self.name} is not on {self.device}"
         if not (tensor.is_contiguous() if self.strides is None else tensor.stride() == self.strides):
@@ -46,18 +60,42 @@ class Expected:
             return ""
         if type(tensor) not in _PLAIN:
             return f"{self.name} is of a subclass of Tensor"
+        if tensor.is_conj() or tensor.is_neg():
+            return f"{self.name} is a lazily conjugated or negated view"
         return (
             ""
-            if tensor.data_ptr() % _ALIGNMENT == 0
-            else f"{self.name} does not begin at a multiple of {_ALIGNMENT} bytes"
+            if tensor.data_ptr() % ALIGNMENT == 0
+            else f"{self.name} does not begin at a multiple of {ALIGNMENT} bytes"
         )
+
+    def _fits(self, tensor: torch.Tensor, compiling: bool) -> bool:
+        """Whether a tensor's sizes are verified ones; a size that an exported graph leaves open is none."""
+        if len(tensor.shape) != len(self.shape):
+            return False
+        if compiling and _is_open(tensor):
+            return False
+        if not self.ranges:
+            return tensor.shape == self.shape
+        if any(tensor.shape[dim] != size for dim, size in self._fixed):
+            return False
+        return all(low <= tensor.shape[dim] <= high for dim, (low, high) in self.ranges.items())
+
+    def _shown(self) -> str:
+        if not self.ranges:
+            return str(self.shape)
+        sizes = [
+            f"{self.ranges[dim][0]} to {self.ranges[dim][1]}" if dim in self.ranges else str(size)
+            for dim, size in enumerate(self.shape)
+        ]
+        return f"({', '.join(sizes)})"
 
 
 class Contract:
     """What a call of a landed class must be like for its kernels to run.
 
     Args:
-        record: ``signature`` (inputs, then state), ``constants``, ``device``, ``training`` and ``init`` as landed.
+        record: ``signature`` (inputs, then state), ``constants``, ``device``, ``training``, ``gradients``, ``autocast``,
+            ``ranges`` and ``init`` as landed.
         cls: The landed class, its constructor and forward not yet wrapped.
     """
 
@@ -65,22 +103,25 @@ class Contract:
         parameters = list(inspect.signature(cls.forward).parameters.values())[1:]
         self._class = cls
         self._device: str = record["device"]
-        self._training: bool = record["training"]
+        self._gradients: bool = record["gradients"]
+        self._modes = (True, False) if self._gradients else (record["training"],)
+        self._autocast: str = record["autocast"]
         self._positional = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
         self._constants = {p.name: p.default for p in parameters if p.default is not p.empty}
         self._constants.update({name: _value(text) for name, text in record["constants"].items()})
-        signature = [Expected(each, self._device) for each in record["signature"]]
+        self._tied = [[_dimension(dim) for dim in each["dims"]] for each in record["ranges"]]
+        ranges = {dim: (each["low"], each["high"]) for each in record["ranges"] for dim in each["dims"]}
+        signature = [Expected(each, self._device, _ranges_of(each["name"], ranges)) for each in record["signature"]]
         self._inputs, self._state = _split(signature, {p.name for p in parameters} | {"args"})
         self._init: dict[str, Any] | None = record["init"]
         self._constructor = inspect.signature(cls.__init__)
-        self._known: weakref.WeakKeyDictionary[nn.Module, _Snapshot] = weakref.WeakKeyDictionary()
 
     def differs(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
         """Return why a call is not of the kind that was verified, or an empty text."""
         compiling = torch.compiler.is_compiling()
-        grad = torch.is_grad_enabled()
+        grad = torch.is_grad_enabled() and not self._gradients
         return (
-            self._mode(module, compiling)
+            self._surroundings(module, compiling)
             or self._arguments(args, kwargs, grad, compiling)
             or self._module(module, grad, compiling)
         )
@@ -99,25 +140,25 @@ class Contract:
                 return f"it was constructed with another {name}"
         return ""
 
-    def _mode(self, module: Any, compiling: bool) -> str:
+    def _surroundings(self, module: Any, compiling: bool) -> str:
         """Compare what holds for the whole call."""
         if type(module) is not self._class:
             return "it is an instance of a subclass"
         if module._landed_built:
             return str(module._landed_built)
-        if module.training is not self._training:
-            return f"it is in {'eval' if self._training else 'train'} mode"
-        if torch.is_autocast_enabled(self._device):
-            return "autocast is on"
+        mode = other_mode(module, self._modes)
+        if mode:
+            return mode
+        autocast = str(torch.get_autocast_dtype(self._device)) if torch.is_autocast_enabled(self._device) else ""
+        if autocast != self._autocast:
+            return "autocast is on" if not self._autocast else f"autocast is not on with {self._autocast}"
         if torch.onnx.is_in_onnx_export():
             return "it is exported to ONNX"
-        if not compiling and (_tracing_state() or _functorch_level() or forward_ad._current_level >= 0):
-            return "it is traced or transformed"
-        return ""
+        return "it is traced or transformed" if not compiling and _is_traced() else ""
 
     def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any], grad: bool, compiling: bool) -> str:
         """Compare the arguments of forward."""
-        tensors = 0
+        tensors: dict[str, torch.Tensor] = {}
         for name, value in self._leaves(args, kwargs):
             if not isinstance(value, torch.Tensor):
                 if name not in self._constants or not _agree(self._constants[name], value):
@@ -130,8 +171,13 @@ class Contract:
             difference = self._inputs[name].differs(value, compiling)
             if difference:
                 return difference
-            tensors += 1
-        return "" if tensors == len(self._inputs) else "an input is missing"
+            tensors[name] = value
+        if len(tensors) != len(self._inputs):
+            return "an input is missing"
+        for dims in self._tied:
+            if len({int(tensors[name].shape[dim]) for name, dim in dims}) > 1:
+                return "its inputs disagree in a size that they have together"
+        return ""
 
     def _leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[str, Any]]:
         """Name every tensor and plain value among the arguments, as ``x`` or ``x[0]['mask']``."""
@@ -143,18 +189,7 @@ class Contract:
         return leaves
 
     def _module(self, module: Any, grad: bool, compiling: bool) -> str:
-        """Compare parameters, buffers and parts; what was found right before is only compared with itself."""
-        if compiling:
-            return self._examine(module, grad, compiling)
-        known = self._known.get(module)
-        if known is not None and known.holds(grad):
-            return ""
-        difference = self._examine(module, grad, compiling)
-        if not difference:
-            self._known[module] = _Snapshot(module)
-        return difference
-
-    def _examine(self, module: Any, grad: bool, compiling: bool) -> str:
+        """Compare parameters, buffers, parts and plain attributes."""
         seen = []
         others = []
         for name, tensor in _tensors(module, ""):
@@ -170,51 +205,37 @@ class Contract:
         tied = all(any(tensor is each for each in seen) for tensor in others)
         if len(seen) != len(self._state) or not tied:
             return "its parameters or buffers are others"
-        return "" if parts(module) == module._landed_parts else "its parts were replaced or have hooks"
+        if parts(module) != module._landed_parts:
+            return "its parts were replaced or have hooks"
+        return changed_setting(module)
 
 
-class _Snapshot:
-    """A module's parameters, buffers and parts, in a form that is compared with them in a microsecond or two."""
-
-    def __init__(self, module: nn.Module) -> None:
-        modules = list(module.modules())
-        stores: list[Any] = [store for each in modules for store in (each._parameters, each._buffers)]
-        self._sizes = [(store, len(store)) for store in [*stores, *(each._modules for each in modules)]]
-        self._tensors = [
-            (store, name, tensor, tensor.data_ptr(), tensor.dtype, tensor.shape)
-            for store in stores
-            for name, tensor in store.items()
-            if tensor is not None
-        ]
-        self._parts = [
-            (each._modules, name, part) for each in modules for name, part in each._modules.items() if part is not None
-        ]
-
-    def holds(self, grad: bool) -> bool:
-        """Whether nothing has changed but the tensors' contents; with ``grad`` none may require gradients either."""
-        for store, size in self._sizes:
-            if len(store) != size:
-                return False
-        for store, name, tensor, pointer, dtype, shape in self._tensors:
-            if store.get(name) is not tensor or tensor.data_ptr() != pointer or tensor.dtype is not dtype:
-                return False
-            if tensor.shape != shape or (grad and tensor.requires_grad):
-                return False
-        return all(store.get(name) is part and not _is_hooked(part) for store, name, part in self._parts)
+def _is_traced() -> bool:
+    """Whether something other than torch.compile and torch.export looks on, and keeps what it sees for other calls."""
+    if _tracing_state() or _functorch_level() or forward_ad._current_level >= 0:
+        return True
+    if torch._C._get_dispatch_mode(_PROXIES) is not None:
+        return True
+    return bool(_early_modes())
 
 
-def parts(module: Any, prefix: str = "") -> tuple[tuple[str, str], ...]:
-    """Return path and class of each part of a module; one that has hooks, or a forward of its own, has no class."""
-    found: tuple[tuple[str, str], ...] = ()
-    for name, part in module._modules.items():
-        if part is not None:
-            kind = "" if _is_hooked(part) else f"{type(part).__module__}.{type(part).__qualname__}"
-            found += ((prefix + name, kind), *parts(part, f"{prefix}{name}."))
-    return found
+def _is_open(tensor: torch.Tensor) -> bool:
+    """Whether an export leaves a size open: to compare it with a number would fix it, against the developer's word."""
+    return _is_exporting() and any(isinstance(size, torch.SymInt) for size in tensor.shape)
 
 
-def _is_hooked(part: Any) -> bool:
-    return bool(part._forward_hooks or part._forward_pre_hooks) or "forward" in part.__dict__
+def _dimension(text: str) -> tuple[str, int]:
+    """Read ``x.0``: an input's name and one of its dimensions."""
+    name, _, dim = text.rpartition(".")
+    return name, int(dim)
+
+
+def _ranges_of(name: str, ranges: dict[str, tuple[int, int]]) -> dict[int, tuple[int, int]]:
+    return {
+        dim: sizes
+        for (owner, dim), sizes in ((_dimension(key), value) for key, value in ranges.items())
+        if owner == name
+    }
 
 
 def _split(signature: list[Expected], names: set[str]) -> tuple[dict[str, Expected], dict[str, Expected]]:

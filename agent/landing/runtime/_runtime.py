@@ -7,6 +7,7 @@ the kind that was verified run the kernels; all others run the original forward.
 from __future__ import annotations
 
 import functools
+import os
 import threading
 import types
 import warnings
@@ -16,16 +17,32 @@ from typing import Any, TypeVar
 
 import torch
 from torch import nn
+from torch.utils.data import get_worker_info
 
 from ._build import CannotBuild, build
-from ._contract import Contract, parts
+from ._contract import Contract
 from ._fallback import Original
+from ._known import KnownCalls
+from ._parts import parts, settings
 
 M = TypeVar("M", bound=nn.Module)
 Bind = Callable[[dict[str, Any], str], types.ModuleType]
 
 _LANDINGS: dict[str, Landing] = {}
 _MOST_REASONS = 100
+_FORKED = "this process was forked from one that had used them"
+is_compiling: Callable[[], bool] = torch.compiler.is_compiling
+
+
+class _Here(threading.local):
+    """What holds for the call that this thread is in.
+
+    Attributes:
+        kernels: The bound kernels, while a call that fits runs and nothing but it looks on: they are then called directly,
+            without the operators that compilers and tracers see, which cost three times as much. Otherwise None.
+    """
+
+    kernels: types.ModuleType | None = None
 
 
 class Landing:
@@ -36,6 +53,11 @@ class Landing:
         file: Its ``__init__.py``.
         record: What was landed: ``_landed.RECORD``.
         bind: Makes a module of callable kernels of a built library.
+
+    Attributes:
+        here: Says how the kernels are to be called.
+        tally: Calls by kind, as ``counts`` returns them.
+        original: Runs the original forward; None before ``landed`` was called.
     """
 
     def __init__(self, package: str, file: str, record: dict[str, Any], bind: Bind) -> None:
@@ -48,9 +70,10 @@ class Landing:
         self._cannot = ""
         self._fits: dict[int, str] = {}
         self._library: Any = None
-        self._counts = {"fused": 0, "original": 0, "launches": 0}
         self._reasons: dict[str, int] = {}
         self._warned = False
+        self.here = _Here()
+        self.tally = {"fused": 0, "original": 0, "launches": 0}
         self.original: Original | None = None
         _LANDINGS[package] = self
 
@@ -68,28 +91,50 @@ class Landing:
         contract = Contract(self._record["contract"], cls)
         self.original = Original(self._package, self._record["original"], cls)
         fused, init = cls.forward, cls.__init__
-        package = self._package
+        package, here, tally = self._package, self.here, self.tally
 
         @functools.wraps(init)
         def __init__(module: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
             init(module, *args, **kwargs)
-            module.__dict__["_landed_built"] = contract.built(module, args, kwargs)
-            module.__dict__["_landed_parts"] = parts(module)
+            if type(module) is cls:
+                module.__dict__["_landed_built"] = contract.built(module, args, kwargs)
+                module.__dict__["_landed_parts"] = parts(module)
+                module.__dict__["_landed_settings"] = settings(module)
+                module.__dict__["_landed_calls"] = KnownCalls()
 
         @functools.wraps(fused)
         def forward(module: Any, *args: Any, **kwargs: Any) -> Any:
-            reason = contract.differs(module, args, kwargs) or _unavailable(package, _gpu(args, kwargs))
-            if reason:
-                return self._run_original(reason, module, args, kwargs)
-            if not torch.compiler.is_compiling():
-                self._counts["fused"] += 1
-            return fused(module, *args, **kwargs)
+            if is_compiling():
+                reason = contract.differs(module, args, kwargs) or _unavailable(package, _gpu(args, kwargs))
+                if reason:
+                    return self._run_original(reason, module, args, kwargs)
+                return fused(module, *args, **kwargs)
+            known = module.__dict__.get("_landed_calls")
+            if self._bound is None or type(known) is not KnownCalls or not known.hold(module, args, kwargs):
+                reason = contract.differs(module, args, kwargs) or self.unavailable(_gpu(args, kwargs))
+                if reason:
+                    return self._run_original(reason, module, args, kwargs)
+                if type(known) is not KnownCalls:
+                    known = module.__dict__["_landed_calls"] = KnownCalls()
+                if not known.add(module, args, kwargs):
+                    tally["fused"] += 1
+                    return fused(module, *args, **kwargs)
+            tally["fused"] += 1
+            outer, here.kernels = here.kernels, self._bound
+            try:
+                return fused(module, *args, **kwargs)
+            finally:
+                here.kernels = outer
 
         patched: Any = cls
         patched.__init__, patched.forward = __init__, forward
         patched._landed_built = "it was not constructed by the landed code, but loaded whole from an older one"
-        patched._landed_parts = ()
+        patched._landed_parts, patched._landed_settings = (), ()
         return cls
+
+    def adopt(self, library: str) -> None:
+        """Use a library that was built of these sources already, as the judge does; it is not built again."""
+        self._bound = self._bind_library(library)
 
     def counts(self) -> dict[str, Any]:
         """Return how often the kernels and the original code ran, and why the latter.
@@ -97,11 +142,11 @@ class Landing:
         ``fused`` and ``original`` count calls of forward, a compiled graph's once when it is traced; ``launches`` counts
         every launch of a kernel, compiled graphs' included; ``reasons`` says why the original ran, and how often.
         """
-        return {**self._counts, "reasons": dict(self._reasons)}
+        return {**self.tally, "reasons": dict(self._reasons)}
 
     def note(self, reason: str) -> None:
         """Count a call of the original forward; the first is also a warning."""
-        self._counts["original"] += 1
+        self.tally["original"] += 1
         if reason in self._reasons or len(self._reasons) < _MOST_REASONS:
             self._reasons[reason] = self._reasons.get(reason, 0) + 1
         if not self._warned:
@@ -135,14 +180,21 @@ class Landing:
         library: Any = torch.library
         if self._library is None:
             self._library = library.Library(namespace, "FRAGMENT")
-        name = launcher["name"]
+        name, params = launcher["name"], launcher["params"]
+        reads = [position for position, each in enumerate(params) if each["kind"] == "input"]
         layout = getattr(torch.Tag, "needs_exact_strides", torch.Tag.needs_fixed_stride_order)
         self._library.define(name + _schema(launcher), tags=(torch.Tag.pt2_compliant_tag, layout))
-        self._library.impl(name, functools.partial(self._launch, name), self._record["device"].upper())
+        self._library.impl(name, functools.partial(self._launch, name, reads), self._record["device"].upper())
         library.register_fake(f"{namespace}::{name}", _nothing, lib=self._library)
 
-    def _launch(self, name: str, *arguments: Any) -> None:
-        self._counts["launches"] += 1
+    def _launch(self, name: str, reads: list[int], *arguments: Any) -> None:
+        self.tally["launches"] += 1
+        if torch.is_grad_enabled():
+            for position in reads:
+                if arguments[position] is not None and arguments[position].requires_grad:
+                    raise RuntimeError(
+                        f"{self._package}.{name} has no gradient, and one that was wanted would be wrong."
+                    )
         if self._bound is None:
             reason = self.unavailable(_gpu(arguments, {}))
             if reason:
@@ -151,6 +203,8 @@ class Landing:
 
     def _fit(self, gpu: int) -> str:
         """Return how a GPU differs from those the kernels were verified on, or an empty text."""
+        if get_worker_info() is not None:
+            return "it is called in a worker of a DataLoader"
         if gpu < 0:
             return ""
         major, minor = torch.cuda.get_device_capability(gpu)
@@ -162,14 +216,32 @@ class Landing:
         with self._lock:
             if self._bound is not None or self._cannot:
                 return
-            functions = self._record["functions"]
             try:
-                library = build(self._folder, self._record["recipe"], self._record["arch"]) if functions else ""
-                manifest = {"library": str(library), "arch": self._record["arch"], "functions": functions}
-                name = f"{self._package}._bound"
-                self._bound = self._bind(manifest, name) if functions else types.ModuleType(name)
+                made = bool(self._record["functions"])
+                library = build(self._folder, self._record["recipe"], self._record["arch"]) if made else ""
+                self._bound = self._bind_library(str(library))
             except (CannotBuild, OSError) as error:
                 self._cannot = f"its kernels cannot be built: {error}"
+
+    def _bind_library(self, library: str) -> types.ModuleType:
+        name, functions = f"{self._package}._bound", self._record["functions"]
+        manifest = {"library": library, "arch": self._record["arch"], "functions": functions}
+        return self._bind(manifest, name) if functions else types.ModuleType(name)
+
+    def _forget(self) -> None:
+        """Run the original in a child process that begins as a copy of this one: its threads and contexts are not there."""
+        self._fits = {}
+        self._lock = threading.Lock()
+        if self._bound is not None:
+            self._bound, self._cannot = None, _FORKED
+
+
+def _forget_all() -> None:
+    for landing in _LANDINGS.values():
+        landing._forget()
+
+
+os.register_at_fork(after_in_child=_forget_all)
 
 
 def _unavailable(package: str, gpu: int) -> str:

@@ -78,16 +78,19 @@ def test_no_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="there is no nvcc")
 def test_a_kernel_for_a_gpu_compiles_with_the_flags_that_land(tmp_path: Path) -> None:
-    from agent.landing.folder import _recipe
+    from agent.landing.folder import CALLS, _recipe
+    from sandbox.build import calls
+    from sandbox.build.signature import parse_launchers
     from tests.agent.landing.example import make_project, verdict
 
     spec = make_project(tmp_path / "project").with_changes(device="cuda:0")
     sources = {"twice.cu": CUDA.encode()}
     recipe = _recipe(spec, sources, sources, verdict(sm="sm_90"))
     (tmp_path / "twice.cu").write_text(CUDA)
+    (tmp_path / CALLS).write_bytes(calls.source(parse_launchers(CUDA.encode(), "twice.cu").launchers))
     library = _build.build(tmp_path, recipe, "sm_90")
     assert b"sm_90" in library.read_bytes()
-    assert hasattr(ctypes.CDLL(str(library)), "twice")
+    assert hasattr(ctypes.CDLL(str(library)), "_warpsmith_twice")
     other = _build.build(tmp_path, recipe, "sm_80")
     assert other != library
     assert b"sm_80" in other.read_bytes()
