@@ -62,17 +62,30 @@ class RejectHunk(Command):
 
 @dataclass(frozen=True)
 class Land(Command):
-    """Write an attempt into the developer's tree: all of it but the hunks rejected. A partial state is judged first."""
+    """Write an attempt into the developer's tree: all of it but the hunks rejected. A partial state is judged first.
+
+    With ``commit`` it becomes one commit as well, of the landed files alone.
+    """
 
     type: ClassVar[str] = "land"
     attempt: int
+    commit: bool = False
 
 
 @dataclass(frozen=True)
 class Undo(Command):
-    """Take back a landing, exactly."""
+    """Take back a landing, exactly; with ``partly`` what can be of it, where files were edited since."""
 
     type: ClassVar[str] = "undo"
+    landing: int
+    partly: bool = False
+
+
+@dataclass(frozen=True)
+class Redo(Command):
+    """Take back the undo of a landing, which lands again as it was."""
+
+    type: ClassVar[str] = "redo"
     landing: int
 
 
@@ -84,7 +97,7 @@ class Close(Command):
 
 
 _TYPES: dict[str, type[Command]] = {
-    command.type: command for command in (Run, Steer, Interrupt, AcceptHunk, RejectHunk, Land, Undo, Close)
+    command.type: command for command in (Run, Steer, Interrupt, AcceptHunk, RejectHunk, Land, Undo, Redo, Close)
 }
 
 

@@ -122,10 +122,12 @@ class Engine:
             case cmd.RejectHunk(attempt=attempt, file=file, hunk=hunk, reason=reason):
                 if self._known(attempt):
                     self._stream.emit(ev.HunkRejected(attempt=attempt, file=file, hunk=hunk, reason=reason))
-            case cmd.Land(attempt=attempt):
-                self._do(self._desk.land(attempt))
-            case cmd.Undo(landing=landing):
-                self._do(self._desk.undo(landing))
+            case cmd.Land(attempt=attempt, commit=commit):
+                self._do(self._desk.land(attempt, commit=commit))
+            case cmd.Undo(landing=landing, partly=partly):
+                self._do(self._desk.undo(landing, partly=partly))
+            case cmd.Redo(landing=landing):
+                self._do(self._desk.redo(landing))
             case _:
                 self._stream.emit(
                     ev.ErrorEvent(what="The engine was sent something that is no command.", where=str(command))

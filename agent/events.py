@@ -265,6 +265,8 @@ class Landed(Event):
 
     Attributes:
         files: One of ``{"path", "before", "after"}`` each; blob hashes, ``before`` null for a new file.
+        commit: The commit it is, where it was wanted as one.
+        notes: What a commit of the developer's own would have done and this one did not.
     """
 
     landing: int
@@ -272,6 +274,8 @@ class Landed(Event):
     files: list[dict[str, Any]]
     partial: bool
     verdict: dict[str, Any]
+    commit: str = ""
+    notes: list[str] = field(default_factory=list)
 
 
 @_event("landing_refused")
@@ -285,10 +289,20 @@ class LandingRefusedEvent(Event):
 
 @_event("undone")
 class Undone(Event):
-    """A landing was taken back. ``files`` of ``{"path", "outcome"}`` says what became of each file."""
+    """A landing was taken back, as far as it could be.
+
+    Attributes:
+        files: What became of each file: ``{"path", "outcome"}``.
+        changes: What was written to take it back, in the form of ``Landed.files``; its inverse is the redo.
+        commit: The commit that takes the landing's back, if one was made.
+        notes: Why none was, or what that commit left out.
+    """
 
     landing: int
     files: list[dict[str, str]]
+    changes: list[dict[str, Any]] = field(default_factory=list)
+    commit: str = ""
+    notes: list[str] = field(default_factory=list)
 
 
 @_event("error")

@@ -43,7 +43,7 @@ class SessionState:
         original_files: Workspace files at the start, as blob hashes.
         judged: Attempts in order.
         decisions: The last decision on each hunk: ``(attempt, file, hunk)`` to its reason when rejected, null when accepted.
-        landings: By number; ``undone`` are those taken back.
+        landings: By number; ``undone`` those taken back, with how.
         running: Whether a run began that has not ended.
         original: ``OriginalProfile.to_json()`` once it was measured.
     """
@@ -59,7 +59,7 @@ class SessionState:
     judged: list[Judged] = field(default_factory=list)
     decisions: dict[tuple[int, str, str], str | None] = field(default_factory=dict)
     landings: dict[int, ev.Landed] = field(default_factory=dict)
-    undone: set[int] = field(default_factory=set)
+    undone: dict[int, ev.Undone] = field(default_factory=dict)
     running: bool = False
     original: dict[str, Any] | None = None
     _counted_tokens: int = 0
@@ -112,7 +112,7 @@ class SessionState:
                 self.landings[event.landing] = event
                 self.steering.append(("decision", _landing(event, self.rejected(event.attempt))))
             case ev.Undone():
-                self.undone.add(event.landing)
+                self.undone[event.landing] = event
                 self.steering.append(("decision", f"The developer took landing {event.landing} back."))
 
     def rejected(self, attempt: int) -> dict[tuple[str, str], str]:
