@@ -46,7 +46,7 @@ class _Budget:
         if isinstance(absolute, torch.Tensor):
             place = torch.arange(start, start + target.numel(), device=absolute.device)
             absolute = absolute[torch.div(place, _row_width(whole), rounding_mode="floor")]
-        return absolute + (self.relative * target.abs()).clamp(min=self.least)
+        return target.abs().mul_(self.relative).clamp_(min=self.least).add_(absolute)
 
     def at(self, target: torch.Tensor, index: int, whole: torch.Tensor) -> float:
         """Return what one element may be off; where the target is not finite, what a zero may."""
