@@ -24,6 +24,8 @@ from sandbox.hotspots.refusal import in_words, require_modules
 from sandbox.hotspots.run import Limits, RunEnd, watch
 from sandbox.machine.scratch import scratch_folder
 
+CAPTURE_BYTES = 256 * 1024 * 1024
+
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
@@ -43,7 +45,7 @@ def main(options: argparse.Namespace) -> ExitCode:
     """Run the command, then print the ranking."""
     settings = settings_from(options)
     command = parse_command(options.words, python=settings.python)
-    limits = Limits(options.seconds, options.steps)
+    limits = Limits(options.seconds, options.steps, CAPTURE_BYTES)
     with _recording_folder(options.save) as folder:
         narrate(f"{command.text}  (for {limits.seconds:g} s from its first module call on)")
         end = watch(command, folder, limits, narrate)

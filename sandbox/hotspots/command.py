@@ -14,6 +14,7 @@ from sandbox.errors import UsageError
 
 RECORDER = Path(__file__).resolve().parent.parent / "harness" / "recorder"
 RECORD_VARIABLE = "WARPSMITH_RECORD"
+CAPTURE_VARIABLE = "WARPSMITH_CAPTURE"
 
 _SHELL_WORDS = {"|", "||", "&", "&&", ";", ">", ">>", "<", "2>", "2>&1"}
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
@@ -66,11 +67,17 @@ def parse_command(words: Sequence[str], *, python: str = "") -> Command:
     return Command((_program(parts[0], search), *parts[1:]), variables, search, text)
 
 
-def environment_of(command: Command, folder: Path) -> dict[str, str]:
-    """Return the environment in which every Python process of the command records itself into a folder."""
+def environment_of(command: Command, folder: Path, capture_bytes: int) -> dict[str, str]:
+    """Return the environment in which every Python process of the command records itself into a folder.
+
+    Args:
+        command: What is started.
+        folder: Where the recording goes.
+        capture_bytes: What the captured inputs may come to; 0 captures nothing.
+    """
     whole = {**os.environ, **command.variables, "PATH": command.search}
     path = os.pathsep.join(filter(None, (str(RECORDER), whole.get("PYTHONPATH", ""))))
-    return {**whole, "PYTHONPATH": path, RECORD_VARIABLE: str(folder)}
+    return {**whole, "PYTHONPATH": path, RECORD_VARIABLE: str(folder), CAPTURE_VARIABLE: str(capture_bytes)}
 
 
 def _split(text: str) -> list[str]:

@@ -29,17 +29,18 @@ class Pace:
 def pace_of(recording: Recording) -> Pace:
     """Return the pace of the first process that called modules; the others of a distributed run keep step with it."""
     windows = [window for window in recording.processes[0].windows if window.steps]
-    plain = [window for window in windows if not window.recorded]
+    plain = [window for window in windows if window.kind == "plain"]
     steps = sum(window.steps for window in plain)
     mean = sum(window.seconds for window in plain) / steps * 1000 if steps else None
-    return Pace(steps, mean, tuple(_step_seconds(window) * 1000 for window in plain), _overhead(windows))
+    compared = [window for window in windows if window.kind in ("plain", "recorded")]
+    return Pace(steps, mean, tuple(_step_seconds(window) * 1000 for window in plain), _overhead(compared))
 
 
 def _overhead(windows: Sequence[Window]) -> float | None:
     """Return the median of recorded stretches over the mean of their two neighbours: what drifts slowly cancels out."""
     ratios = []
     for before, window, after in zip(windows, windows[1:], windows[2:], strict=False):
-        if window.recorded and not window.warm_up:
+        if window.kind == "recorded":
             ratios.append(2 * _step_seconds(window) / (_step_seconds(before) + _step_seconds(after)) - 1)
     return median(ratios) if ratios else None
 

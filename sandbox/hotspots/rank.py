@@ -137,6 +137,5 @@ def _unopened(record: ClassRecord, origin: Origin) -> str:
 
 
 def _counted(windows: Sequence[Window]) -> list[Window]:
-    """Return the recorded windows whose times were kept: without the warm-up, where there are others."""
-    recorded = [window for window in windows if window.recorded]
-    return [window for window in recorded if not window.warm_up] or recorded
+    """Return the windows whose times were kept: the recorded ones, or the warm-up where there are no others."""
+    return [each for each in windows if each.kind == "recorded"] or [each for each in windows if each.kind == "warm-up"]

@@ -100,10 +100,9 @@ _TIMES = ("own", "mine", "total", "backward_own", "backward_mine", "backward_tot
 
 @dataclass(frozen=True)
 class Window:
-    """A stretch of steps, recorded or left alone."""
+    """A stretch of steps: ``warm-up``, ``plain`` (left alone), ``recorded`` or ``captured``."""
 
-    recorded: bool
-    warm_up: bool
+    kind: str
     steps: int
     seconds: float
 
@@ -116,13 +115,15 @@ class ProcessRecord:
         pid, rank, world_size: Which process it was; rank and size are those of torchrun's environment.
         executable, python, torch, cuda, gpu: What it ran on; ``gpu`` is empty where it computed on the CPU.
         devices: The devices its outermost modules were on.
-        ended: Whether the program came to its own end.
+        complete: Whether the recording came to its end, rather than the process being killed.
         fault: Why the recorder gave up, a fault of ours; empty where it did not.
         step_kind, step_name, steps: What a step ends with (``optimizer`` or ``module``), its class, and how many there were.
         windows: Stretches of steps, the first one the warm-up.
         modules, backward, outside: Time of recorded steps in the forward pass, the backward pass, and outside both.
         elsewhere: Calls of modules in other threads, which are not timed.
         losses: The scalars on which ``backward`` was called, in order.
+        captures: The name of the folder of each class's capture, by ``module:Class``.
+        capture_fault: Why capturing was given up.
         classes: One record a class.
     """
 
@@ -135,7 +136,7 @@ class ProcessRecord:
     cuda: str | None
     gpu: str
     devices: tuple[str, ...]
-    ended: bool
+    complete: bool
     fault: str
     step_kind: str
     step_name: str
@@ -146,6 +147,8 @@ class ProcessRecord:
     outside: Times
     elsewhere: int
     losses: tuple[float, ...]
+    captures: Mapping[str, str]
+    capture_fault: str
     classes: tuple[ClassRecord, ...]
 
     @property
@@ -165,7 +168,7 @@ class ProcessRecord:
             "torch",
             "cuda",
             "gpu",
-            "ended",
+            "complete",
             "fault",
             "elsewhere",
         )
@@ -180,6 +183,8 @@ class ProcessRecord:
             backward=Times.from_json(data["backward_us"]),
             outside=Times.from_json(data["outside_us"]),
             losses=tuple(data["losses"]),
+            captures=data["captures"],
+            capture_fault=data["capture_fault"],
             classes=tuple(ClassRecord.from_json(each) for each in data["classes"]),
         )
 

@@ -13,11 +13,16 @@ import psutil
 
 from sandbox.errors import EnvironmentFault
 from sandbox.hotspots.command import Command, environment_of
-from sandbox.hotspots.recording import read_recording
+from sandbox.hotspots.recording import Recording, read_recording
 from sandbox.processes import descendants, kill_all
 
-_LOOK_SECONDS = 0.2
+STOP = "stop"
+"""Name of the file in the recording's folder that asks its processes to finish; the recorder looks for it."""
+
+_LOOK_SECONDS = 0.25
 _TELL_SECONDS = 10.0
+_WARM_UP_SECONDS = 120.0
+_FINISH_SECONDS = 15.0
 _GRACE_SECONDS = {signal.SIGINT: 10.0, signal.SIGTERM: 5.0}
 
 Say = Callable[[str], None]
@@ -25,10 +30,17 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Limits:
-    """How long a run is watched: seconds from the first module call on, steps (0: any number)."""
+    """How long a run is watched.
+
+    Attributes:
+        seconds: From the end of its warm-up on.
+        steps: How many steps are enough; 0 for any number.
+        capture_bytes: What the inputs that are kept for captures may come to; 0 captures nothing.
+    """
 
     seconds: float = 60.0
     steps: int = 0
+    capture_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -62,13 +74,15 @@ def watch(command: Command, folder: Path, limits: Limits, say: Say) -> RunEnd:
             command.argv,
             stdin=subprocess.DEVNULL,
             stdout=2,
-            env=environment_of(command, folder),
+            env=environment_of(command, folder, limits.capture_bytes),
             start_new_session=True,
         )
     except OSError as error:
         raise EnvironmentFault(f"The command does not start: {error.strerror}.", where=command.text) from error
     try:
         ended = _follow(process, folder, limits, say)
+        if not ended:
+            _let_finish(process, folder)
         return RunEnd(process.returncode if ended else None, time.monotonic() - started)
     finally:
         _end(process)
@@ -76,25 +90,45 @@ def watch(command: Command, folder: Path, limits: Limits, say: Say) -> RunEnd:
 
 def _follow(process: subprocess.Popen[bytes], folder: Path, limits: Limits, say: Say) -> bool:
     """Wait until the command has ended (True), or was watched for long enough (False)."""
-    first: float | None = None
+    called: float | None = None
+    warm: float | None = None
     told = time.monotonic()
     while process.poll() is None:
         now = time.monotonic()
-        if first is None and any(folder.glob("process-*.json")):
-            first = told = now
-            say("the first modules were called")
-        if first is not None and now - first >= limits.seconds:
-            return False
-        steps = (
-            read_recording(folder).steps if first is not None and (limits.steps or now - told > _TELL_SECONDS) else 0
-        )
-        if limits.steps and steps >= limits.steps:
+        recording = read_recording(folder)
+        if called is None and recording.processes:
+            called = told = now
+            say("the first module was called")
+        if called is not None and warm is None and (_is_warm(recording) or now - called > _WARM_UP_SECONDS):
+            warm = told = now
+            say("it is warm; recording")
+        if warm is not None and (now - warm >= limits.seconds or 0 < limits.steps <= recording.steps):
             return False
         if now - told > _TELL_SECONDS:
             told = now
-            say("no module was called yet" if first is None else f"{now - first:.0f} s, {steps} steps")
+            say(_progress(now, called, warm, recording))
         time.sleep(_LOOK_SECONDS)
     return True
+
+
+def _is_warm(recording: Recording) -> bool:
+    return any(process.windows for process in recording.processes)
+
+
+def _progress(now: float, called: float | None, warm: float | None, recording: Recording) -> str:
+    if warm is not None:
+        return f"{now - warm:.0f} s, {recording.steps} steps"
+    return "no module was called yet" if called is None else f"its first steps take {now - called:.0f} s so far"
+
+
+def _let_finish(process: subprocess.Popen[bytes], folder: Path) -> None:
+    """Ask the recorders to finish and wait until each has, or has had the time for it."""
+    (folder / STOP).touch()
+    end = time.monotonic() + _FINISH_SECONDS
+    while process.poll() is None and time.monotonic() < end:
+        if all(each.complete for each in read_recording(folder).processes):
+            return
+        time.sleep(_LOOK_SECONDS)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

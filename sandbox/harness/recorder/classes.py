@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-import inspect
-from typing import Any, Dict, Iterable, List, Optional, Set, Tuple
+import ast
+import functools
+import sys
+from pathlib import Path
+from typing import Any, Dict, Iterable, List, Set, Tuple
 
 import torch
 from torch import nn
+
+from .portrait import class_of
 
 _MOST_VARIANTS = 48
 _TABLES = (nn.Embedding, nn.EmbeddingBag)
@@ -54,14 +59,18 @@ class ModuleKind:
     """One class of modules.
 
     Attributes:
+        key: ``module:Class``, as captures name it.
+        file: The source file of its module; empty where there is none.
         own: Time in it and in no module below it.
         mine: Time in it and in torch's own modules below it, which is what a rewritten class would do itself.
         total: Time in it and everything below it; what is nested in itself counts once.
         backward_own, backward_mine, backward_total: The same of the backward pass.
     """
 
-    def __init__(self, cls: type, compiled: bool) -> None:
+    def __init__(self, cls: type, file: str, compiled: bool) -> None:
         self.cls = cls
+        self.key = f"{cls.__module__}:{cls.__qualname__}"
+        self.file = str(Path(file).resolve()) if file.endswith(".py") else ""
         self.compiled = compiled
         self.from_torch = cls.__module__.partition(".")[0] in _FROM_TORCH
         self.calls = 0
@@ -69,7 +78,11 @@ class ModuleKind:
         self.own, self.mine, self.total = Spent(), Spent(), Spent()
         self.backward_own, self.backward_mine, self.backward_total = Spent(), Spent(), Spent()
         self.variants: Dict[Any, Variant] = {}
-        self._place: Optional[Tuple[str, int]] = None
+
+    @property
+    def weight(self) -> float:
+        """What it is ranked by: time on the device, forward and backward."""
+        return self.mine.device + self.backward_mine.device
 
     def variant(self, module: nn.Module, args: Any, kwargs: Dict[str, Any], output: Any) -> Variant:
         """Return the variant that a call belongs to; made from the call where it is the first of its kind."""
@@ -94,12 +107,11 @@ class ModuleKind:
 
     def to_json(self) -> Dict[str, Any]:
         """Return it as JSON data, with times in microseconds as ``[device, host]``."""
-        file, line = self._source()
         return {
             "module": self.cls.__module__,
             "name": self.cls.__qualname__,
-            "file": file,
-            "line": line,
+            "file": self.file,
+            "line": _lines(self.file).get(self.cls.__qualname__, 0),
             "from_torch": self.from_torch,
             "compiled": self.compiled,
             "calls": self.calls,
@@ -108,13 +120,36 @@ class ModuleKind:
             "variants": [variant.to_json() for variant in list(self.variants.values()) if variant.calls],
         }
 
-    def _source(self) -> Tuple[str, int]:
-        if self._place is None:
-            try:
-                self._place = (inspect.getsourcefile(self.cls) or "", inspect.getsourcelines(self.cls)[1])
-            except (OSError, TypeError, IndexError):  # made at run time, or typed in
-                self._place = ("", 0)
-        return self._place
+
+def kind_of(module: nn.Module, compiled: bool) -> ModuleKind:
+    """Return the class that was written for a module, with where it is defined."""
+    cls = class_of(module)
+    defined = sys.modules.get(cls.__module__)
+    return ModuleKind(cls, getattr(defined, "__file__", None) or "", compiled)
+
+
+@functools.lru_cache(maxsize=None)
+def _lines(file: str) -> Dict[str, int]:
+    """Return the line of every class of a file by its qualified name; none where it cannot be read."""
+    try:
+        tree = ast.parse(Path(file).read_bytes())
+    except (OSError, ValueError, SyntaxError):
+        return {}
+    found: Dict[str, int] = {}
+
+    def visit(node: ast.AST, prefix: str) -> None:
+        for child in ast.iter_child_nodes(node):
+            name = getattr(child, "name", "")
+            if isinstance(child, ast.ClassDef):
+                found.setdefault(prefix + name, child.lineno)
+                visit(child, f"{prefix}{name}.")
+            elif isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                visit(child, f"{prefix}{name}.<locals>.")
+            else:
+                visit(child, prefix)
+
+    visit(tree, "")
+    return found
 
 
 def tensors_in(value: Any) -> List[torch.Tensor]:

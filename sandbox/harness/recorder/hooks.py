@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from typing import TYPE_CHECKING, Any, Dict, List
 
 import torch
@@ -27,12 +28,14 @@ def attach(recorder: Recorder) -> None:
     register_module_forward_hook(_after, with_kwargs=True, always_call=True)
     register_optimizer_step_post_hook(_stepped)
     torch.autograd.backward = _recorded_backward(torch.autograd.backward)
+    nn.Module.compile = _recorded_compile(nn.Module.compile)  # type: ignore[method-assign]
+    warnings.filterwarnings("ignore", message="Using `torch.compile.*` when there are global hooks")
 
 
-def _before(module: nn.Module, args: Any) -> None:  # noqa: ARG001 - the hook's signature
+def _before(module: nn.Module, args: Any) -> None:
     if torch.compiler.is_compiling():
         return
-    _recorders[0].before(module)
+    _recorders[0].before(module, args)
 
 
 def _after(module: nn.Module, args: Any, kwargs: Dict[str, Any], output: Any) -> None:
@@ -57,5 +60,29 @@ def _recorded_backward(backward: Any) -> Any:
             return backward(tensors, *args, **kwargs)
         finally:
             _recorders[0].backward_ends()
+
+    return recorded
+
+
+def _recorded_compile(compile_module: Any) -> Any:
+    """Let a module that compiled itself be recorded as a whole: its hooks are part of what was compiled."""
+
+    @functools.wraps(compile_module)
+    def recorded(self: nn.Module, *args: Any, **kwargs: Any) -> None:
+        compile_module(self, *args, **kwargs)
+        compiled: Any = self._compiled_call_impl
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if torch.compiler.is_compiling():
+                return compiled(*args, **kwargs)
+            output = None
+            _recorders[0].before(self, args)
+            try:
+                output = compiled(*args, **kwargs)
+            finally:
+                _recorders[0].after(self, args, kwargs, output)
+            return output
+
+        self._compiled_call_impl = call
 
     return recorded

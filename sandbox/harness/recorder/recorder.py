@@ -10,22 +10,29 @@ import threading
 import time
 import traceback
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Tuple, TypeVar
+from typing import Any, Callable, Dict, List, Optional, Set, TypeVar
 
 import torch
 from torch import nn
 from torch.utils.data import get_worker_info
 
-from .classes import ModuleKind
+from .backward import BackwardWatch
+from .captures import Captures
+from .classes import ModuleKind, kind_of
 from .clock import DeviceClock
 from .losses import Losses
 from .note import write_note
 from .report import report
-from .timeline import BACKWARD, BACKWARD_END, CLOSE, NOTED, OPEN, Call, Mark, Timeline
-from .windows import MODULE, OPTIMIZER, StepMarker, Window, Windows
+from .sharing import Sharing
+from .timeline import BACKWARD, BACKWARD_END, CLOSE, NOTED, OPEN, REACHED, Call, Mark
+from .windows import MODULE, OPTIMIZER, StepMarker, Windows
+
+STOP = "stop"
+"""Name of the file that asks the processes of a recording to finish it."""
 
 _WRITE_SECONDS = 1.0
-_LAST_WAIT_SECONDS = 2.0
+_LATE_SECONDS = 5.0
+_LOOK_SECONDS = 0.3
 _now = time.perf_counter_ns
 _Hook = TypeVar("_Hook", bound=Callable[..., None])
 
@@ -56,37 +63,41 @@ class Recorder:
 
     Attributes:
         off: Whether nothing is to be recorded (any more) here.
+        complete: Whether the recording is over, because the program ended or was asked to finish it.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._begin()
+        self.begin()
 
-    def _begin(self) -> None:
-        self.off = False
+    def begin(self) -> None:
+        """Start with nothing known: at first, and in a forked child."""
+        self.off = self.complete = False
         self.fault = ""
         self.kinds: Dict[Any, ModuleKind] = {}
-        self.windows, self.marker, self.losses = Windows(), StepMarker(), Losses()
+        self.captures, self.losses = Captures(self.folder), Losses()
+        self.windows, self.marker = Windows(self.captures.wanted), StepMarker()
         self.clock = DeviceClock()
-        self.timeline = Timeline(self.clock.take_back)
-        self.devices: set[str] = set()
+        self.sharing = Sharing(self.clock.take_back, self.kinds)
+        self.watch = BackwardWatch(self.reached)
+        self.devices: Set[str] = set()
         self.elsewhere = 0
-        self.ended = False
         self._thread: Optional[int] = None
-        self._depth = 0
-        self._in_backward = False
-        self._waiting: List[Tuple[Window, List[Mark]]] = []
-        self._warm_up_kept = True
+        self._stack: List[Call] = []
+        self._marks: List[Mark] = []
         self._whole = 0
-        self._written = time.monotonic()
+        self._depth = self._in_backward = 0
+        self._written = self._looked = time.monotonic()
 
     def begin_in_child(self) -> None:
         """Start with nothing known in a forked child; its parent's events are not its own."""
         self.clock.forget()
-        self._begin()
+        self.begin()
+
+    # --- What the hooks tell ----------------------------------------------------------------------------------------
 
     @_harmless
-    def before(self, module: nn.Module) -> None:
+    def before(self, module: nn.Module, args: Any) -> None:
         """A module is about to be called."""
         begun = _now()
         if not self._is_recorded_thread():
@@ -95,10 +106,14 @@ class Recorder:
             self._outermost(module, begun)
             begun = _now()
         self._depth += 1
-        if self.windows.now.recorded:
-            stack = self.timeline.stack
-            call = Call(self._kind(module), stack[-1] if stack else None, module)
-            stack.append(call)
+        window = self.windows.now
+        if window.captured:
+            self.captures.before(module, args)
+        if window.recorded:
+            around = self._stack[-1] if self._stack else None
+            self.watch.leaves(args, around)
+            call = Call(self._kind(module), around, id(module))
+            self._stack.append(call)
             self._mark(OPEN, call, begun)
 
     @_harmless
@@ -108,15 +123,19 @@ class Recorder:
         if self._depth == 0 or not self._is_recorded_thread():
             return
         self._depth -= 1
-        stack = self.timeline.stack
-        if not self.windows.now.recorded or all(call.module is not module for call in reversed(stack)):
-            return
-        event = self.clock.mark()
-        while stack[-1].module is not module:
-            stack.pop()
-        call = stack.pop()
-        call.variant = call.kind.variant(module, args, kwargs, output)
-        self.timeline.marks.append(Mark(CLOSE, call, event, begun, _now()))
+        window = self.windows.now
+        if window.recorded and any(call.module == id(module) for call in reversed(self._stack)):
+            event = self.clock.mark()
+            while self._stack[-1].module != id(module):
+                self._stack.pop()
+            call = self._stack.pop()
+            call.variant = call.kind.variant(module, args, kwargs, output)
+            self.watch.enters(output, call)
+            self._marks.append(Mark(CLOSE, call, event, begun, _now()))
+        if window.captured:
+            self.captures.after(module, output)
+        if window.recorded and time.monotonic() - self._written > _LATE_SECONDS:
+            self._tell_within()
 
     @_harmless
     def stepped(self, optimizer: Any) -> None:
@@ -127,18 +146,29 @@ class Recorder:
     @_harmless
     def backward_begins(self, tensors: Any) -> None:
         """The program calls backward on tensors."""
-        if threading.get_ident() != self._thread or self._in_backward:
+        if threading.get_ident() != self._thread:
             return
-        self.losses.note(tensors)
-        self._in_backward = True
-        self._mark(BACKWARD, None, _now())
+        self._in_backward += 1
+        if self._in_backward == 1:
+            self.losses.note(tensors)
+            self._mark(BACKWARD, None, _now())
 
     @_harmless
     def backward_ends(self) -> None:
         """The backward pass has ended."""
-        if threading.get_ident() == self._thread and self._in_backward:
-            self._in_backward = False
+        if threading.get_ident() != self._thread or not self._in_backward:
+            return
+        self._in_backward -= 1
+        if self._in_backward == 0:
             self._mark(BACKWARD_END, None, _now())
+
+    @_harmless
+    def reached(self, call: Optional[Call]) -> None:
+        """The backward pass has come to what a call computed; or, with none, to what no module did."""
+        if self._in_backward:
+            self._mark(REACHED, call, _now())
+
+    # --- How a recording ends ---------------------------------------------------------------------------------------
 
     def give_up(self, fault: str) -> None:
         """Stop recording because of a fault of ours; what was recorded before is still told."""
@@ -147,18 +177,21 @@ class Recorder:
         self._write()
 
     def finish(self) -> None:
-        """Share out what is left and write it: the program ends."""
-        if self._thread is None:
+        """Share out what is left, write it and record no more: the program ends, or was watched for long enough."""
+        if self._thread is None or self.off or threading.get_ident() != self._thread:
             return
-        self.off = self.ended = True
-        if self._whole or self._waiting or not self._warm_up_kept:
-            del self.timeline.marks[self._whole :]  # a step that did not come to its end
-        self._close_window()
-        waited = time.monotonic() + _LAST_WAIT_SECONDS
-        while self._waiting and time.monotonic() < waited:
-            self._share_out()
-            time.sleep(0.01)
+        self.off = self.complete = True
+        try:
+            if self.windows.past:
+                del self._marks[self._whole :]  # a step that did not come to its end
+            self._close_window()
+            self.sharing.wait()
+            self.captures.finish(self.kinds.values())
+        except Exception:  # the boundary between the recorder and the developer's program
+            self.fault = traceback.format_exc()
         self._write()
+
+    # --- Steps and windows ------------------------------------------------------------------------------------------
 
     def _is_recorded_thread(self) -> bool:
         here = threading.get_ident()
@@ -167,13 +200,14 @@ class Recorder:
                 self.off = True
                 return False
             self._thread = here
+            self._write()
         if here == self._thread or self._in_backward:
             return True
         self.elsewhere += 1
         return False
 
     def _outermost(self, module: nn.Module, now: int) -> None:
-        """A module is called from outside all others: look where it computes, and count the step it may begin."""
+        """A module is called from outside all others: count the step it may begin, and look where it computes."""
         self._boundary(MODULE, module, now)
         device = _device_of(module)
         self.clock.look_at(device)
@@ -182,20 +216,21 @@ class Recorder:
 
     def _boundary(self, kind: str, subject: Any, now: int) -> None:
         """Count a step where one ends, and let the windows take turns."""
-        adopted_before = self.marker.kind
+        before = self.marker.kind
         if not self.marker.ends_step(kind, subject):
             return
-        if self.marker.kind != adopted_before:
-            self._mark(NOTED, None, now)
+        self._mark(NOTED, None, now)
+        if self.marker.kind != before:
             self.windows.restart()
             return
         ends_window = self.windows.step()
-        self._mark(NOTED, None, now)
-        self._whole = len(self.timeline.marks)
-        if ends_window:
+        self._whole = len(self._marks)
+        if self._is_asked_to_stop():
+            self.finish()
+        elif ends_window:
             self._close_window()
-            self._share_out()
-            if time.monotonic() - self._written > _WRITE_SECONDS:
+            self.sharing.go_on()
+            if time.monotonic() - self._written > _WRITE_SECONDS or len(self.windows.past) == 1:
                 self._write()
             self.windows.turn()
             self._mark(NOTED, None, _now())
@@ -203,37 +238,34 @@ class Recorder:
     def _close_window(self) -> None:
         self._mark(NOTED, None, _now())
         self.windows.close()
-        if self.timeline.marks:
-            self._waiting.append((self.windows.now, self.timeline.marks))
-            self.timeline.marks, self._whole = [], 0
+        if self.windows.now.recorded:
+            self.sharing.take(self.windows.now, self._marks, ends=True)
+        self._marks, self._whole = [], 0
 
-    def _share_out(self) -> None:
-        """Share out the windows that the device has come by."""
-        while self._waiting and self.timeline.ready(self._waiting[0][1]):
-            window, marks = self._waiting.pop(0)
-            if self._warm_up_kept and not window.warm_up:
-                self._forget_warm_up()
-            self.timeline.share_out(marks)
-            self.timeline.end_window()
+    def _tell_within(self) -> None:
+        """Write what is known in the middle of a long window: the program may never come to its end."""
+        self.sharing.take(self.windows.now, self._marks, ends=False)
+        self._marks, self._whole = [], 0
+        self.sharing.go_on()
+        self._write()
 
-    def _forget_warm_up(self) -> None:
-        """What was slow only the first time is no part of a share, once there is anything else."""
-        self._warm_up_kept = False
-        self.timeline.forget()
-        for kind in self.kinds.values():
-            kind.forget()
+    def _is_asked_to_stop(self) -> bool:
+        if time.monotonic() - self._looked < _LOOK_SECONDS:
+            return False
+        self._looked = time.monotonic()
+        return (self.folder / STOP).exists()
 
     def _mark(self, what: int, call: Optional[Call], begun: int) -> None:
         if self.windows.now.recorded:
-            self.timeline.marks.append(Mark(what, call, self.clock.mark(), begun, _now()))
+            self._marks.append(Mark(what, call, self.clock.mark(), begun, _now()))
 
     def _kind(self, module: nn.Module) -> ModuleKind:
         original = module.__dict__.get("_modules", {}).get("_orig_mod")
-        compiled = original is not None
-        cls = type(original if compiled else module)
-        kind = self.kinds.get((cls, compiled))
+        compiled = original is not None or module._compiled_call_impl is not None
+        inner = module if original is None else original
+        kind = self.kinds.get((type(inner), compiled))
         if kind is None:
-            kind = self.kinds[(cls, compiled)] = ModuleKind(cls, compiled)
+            kind = self.kinds[(type(inner), compiled)] = kind_of(inner, compiled)
         kind.instances.add(id(module))
         return kind
 

@@ -10,22 +10,23 @@ from typing import TYPE_CHECKING, Any, Dict
 
 import torch
 
+from .captures import rank
+
 if TYPE_CHECKING:
     from .recorder import Recorder
 
 SCHEMA = "warpsmith.recording/1"
-_RANK = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
 
 
 def report(recorder: Recorder) -> Dict[str, Any]:
     """Return what a recorder knows; times in microseconds as ``[device, host]``."""
-    timeline = recorder.timeline
+    timeline = recorder.sharing.timeline
     return {
         "schema": SCHEMA,
         "pid": os.getpid(),
         "parent": os.getppid(),
         "written": time.time(),
-        "ended": recorder.ended,
+        "complete": recorder.complete,
         "fault": recorder.fault,
         "arguments": list(getattr(sys, "argv", [])),
         "folder": str(Path.cwd()),
@@ -35,13 +36,16 @@ def report(recorder: Recorder) -> Dict[str, Any]:
         "cuda": torch.version.cuda,
         "gpu": _gpu(recorder),
         "devices": sorted(recorder.devices),
-        **{name.lower(): _number(os.environ.get(name)) for name in _RANK},
+        "rank": rank(),
+        "world_size": _number(os.environ.get("WORLD_SIZE")),
         "elsewhere": recorder.elsewhere,
         "step": {"kind": recorder.marker.kind, "name": recorder.marker.name, "count": recorder.windows.steps},
         "windows": [window.to_json() for window in recorder.windows.past],
         "modules_us": timeline.modules.to_json(),
         "backward_us": timeline.backward.to_json(),
         "outside_us": timeline.outside.to_json(),
+        "captures": recorder.captures.written,
+        "capture_fault": recorder.captures.fault,
         "losses": recorder.losses.read(),
         "classes": [kind.to_json() for kind in list(recorder.kinds.values())],
     }

@@ -26,6 +26,7 @@ def start(place: str) -> None:
         if version < OLDEST_TORCH:
             return
         recorder = Recorder(folder)
+        recorder.captures.begin()
         attach(recorder)
         atexit.register(recorder.finish)
         os.register_at_fork(after_in_child=recorder.begin_in_child)

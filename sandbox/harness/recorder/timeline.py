@@ -16,13 +16,20 @@ NOTED, OPEN, CLOSE, BACKWARD, REACHED, BACKWARD_END = range(6)
 
 
 class Call:
-    """One call of a module: of what, within which, and (once it has ended) how it looked."""
+    """One call of a module: of what, within which, and (once it has ended) how it looked.
 
-    __slots__ = ("classes", "folded", "kind", "module", "parent", "variant")
+    Attributes:
+        kind: The module's class.
+        module: The module's ``id``: a call outlives its module in the hooks of autograd's nodes.
+        classes: The classes of the calls it is within, and its own, once each.
+        folded: Whose work it is where torch's own modules are part of what calls them.
+        variant: What it looked like.
+    """
 
-    def __init__(self, kind: ModuleKind, parent: Optional[Call], module: Any) -> None:
+    __slots__ = ("classes", "folded", "kind", "module", "variant")
+
+    def __init__(self, kind: ModuleKind, parent: Optional[Call], module: int) -> None:
         self.kind = kind
-        self.parent = parent
         self.module = module
         self.variant: Optional[Variant] = None
         above: Tuple[ModuleKind, ...] = parent.classes if parent else ()
@@ -54,15 +61,11 @@ class Timeline:
     """The marks of one thread, shared out in the order they came.
 
     Attributes:
-        stack: The calls that are open now.
-        marks: What was noted and not shared out yet.
         outside: Time of recorded windows outside all modules and the backward pass.
         backward: Time of the whole backward pass, also where no module's part in it can be told.
     """
 
     def __init__(self, take_back: Callable[[Any], None]) -> None:
-        self.stack: List[Call] = []
-        self.marks: List[Mark] = []
         self.outside, self.backward, self.modules = Spent(), Spent(), Spent()
         self._take_back = take_back
         self._before: Optional[Mark] = None

@@ -1,7 +1,7 @@
-"""Steps of the program, and the windows of steps that are recorded and left alone in turns.
+"""Steps of the program, and the windows of steps that are left alone, recorded and captured in turns.
 
 A step ends where an optimizer steps; in a program without one, where its outermost module is called again. Comparing
-windows with their neighbours tells what recording costs.
+recorded windows with their neighbours that were left alone tells what recording costs.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ _ADOPT_AFTER = 4
 _MOST_WINDOWS = 4000
 
 OPTIMIZER, MODULE = "optimizer", "module"
+WARM_UP, PLAIN, RECORDED, CAPTURED = "warm-up", "plain", "recorded", "captured"
 
 
 class StepMarker:
@@ -30,28 +31,21 @@ class StepMarker:
         """Tell whether an event ends a step."""
         if kind == MODULE and self.kind == OPTIMIZER:
             return False
-        if kind == OPTIMIZER and self.kind == MODULE:
-            self._adopt(kind, subject)
-            return True
-        if self._subject is None or self._others >= _ADOPT_AFTER:
-            self._adopt(kind, subject)
-            return True
-        if id(subject) == self._subject:
-            self._others = 0
-            return True
-        self._others += 1
-        return False
-
-    def _adopt(self, kind: str, subject: Any) -> None:
-        self.kind, self.name, self._subject, self._others = kind, type(subject).__name__, id(subject), 0
+        takes_over = self._subject is None or self._others >= _ADOPT_AFTER or kind != self.kind
+        if takes_over:
+            self.kind, self.name, self._subject = kind, type(subject).__name__, id(subject)
+        known = id(subject) == self._subject
+        self._others = 0 if known else self._others + 1
+        return known
 
 
 class Window:
-    """A stretch of whole steps that was recorded, or was not."""
+    """A stretch of whole steps of one kind: ``warm-up``, ``plain``, ``recorded`` or ``captured``."""
 
-    def __init__(self, recorded: bool, warm_up: bool) -> None:
-        self.recorded = recorded
-        self.warm_up = warm_up
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.recorded = kind in (WARM_UP, RECORDED)
+        self.captured = kind in (WARM_UP, CAPTURED)
         self.steps = 0
         self.begun = time.perf_counter_ns()
         self.ended = 0
@@ -59,26 +53,27 @@ class Window:
     @property
     def is_long_enough(self) -> bool:
         """Whether another window may follow."""
-        least = _WARM_UP_STEPS if self.warm_up else 1
-        return self.steps >= least and (self.warm_up or time.perf_counter_ns() - self.begun >= _WINDOW_NS)
+        if self.kind == WARM_UP:
+            return self.steps >= _WARM_UP_STEPS
+        return self.steps >= 1 and (self.kind == CAPTURED or time.perf_counter_ns() - self.begun >= _WINDOW_NS)
 
     def to_json(self) -> Dict[str, Any]:
         """Return it as JSON data."""
-        return {
-            "recorded": self.recorded,
-            "warm_up": self.warm_up,
-            "steps": self.steps,
-            "seconds": (self.ended - self.begun) / 1e9,
-        }
+        return {"kind": self.kind, "steps": self.steps, "seconds": (self.ended - self.begun) / 1e9}
 
 
 class Windows:
-    """The windows so far; the first one is recorded, and is the program's warm-up."""
+    """The windows so far; the first one is the program's warm-up, which is recorded and captured.
 
-    def __init__(self) -> None:
-        self.now = Window(recorded=True, warm_up=True)
+    Args:
+        captures: Whether windows for captures are wanted.
+    """
+
+    def __init__(self, captures: bool) -> None:
+        self.now = Window(WARM_UP)
         self.past: List[Window] = []
         self.steps = 0
+        self._turns = {WARM_UP: PLAIN, PLAIN: RECORDED, RECORDED: CAPTURED if captures else PLAIN, CAPTURED: PLAIN}
 
     def step(self) -> bool:
         """Count a step; tell whether its end is also the window's."""
@@ -93,10 +88,10 @@ class Windows:
             self.past.append(self.now)
 
     def turn(self) -> None:
-        """Begin the next window, of the other kind; right after the warm-up it is a plain one."""
-        self.now = Window(recorded=not self.now.recorded, warm_up=False)
+        """Begin the next window, of the next kind."""
+        self.now = Window(self._turns[self.now.kind])
 
     def restart(self) -> None:
         """Begin anew, because what counts as a step has changed."""
         self.past, self.steps = [], 0
-        self.now = Window(recorded=self.now.recorded, warm_up=True)
+        self.now = Window(WARM_UP)
