@@ -157,23 +157,30 @@ class Crew:
         assert self._bench is not None  # open() made it
         return self._bench
 
-    def start_worker(self, candidate: Sequence[Path], extensions: Path | None, variables: Mapping[str, str]) -> Worker:
+    def start_worker(
+        self,
+        candidate: Sequence[Path],
+        extensions: Path | None,
+        variables: Mapping[str, str],
+        writable: Sequence[Path] = (),
+    ) -> Worker:
         """Start an isolated worker that sees the task, the interpreter and the candidate, and nobody else's work.
 
         Args:
             candidate: Its files and its library.
             extensions: Where a candidate that compiles its own extension may keep it, for the workers that follow.
             variables: Environment variables beside the usual ones.
+            writable: Other folders that it may write to.
         """
         if self._zygote is None or not self._zygote.alive:
             self.open()
         assert self._zygote is not None  # open() made it
         if extensions is None:
-            cell = self.cell(candidate, [], variables)
+            cell = self.cell(candidate, writable, variables)
         else:  # torch compiles them with ninja, which the interpreter's environment may lack: that is no fault of theirs
             ninja = find_ninja().parent
-            kept = {"TORCH_EXTENSIONS_DIR": str(extensions), "PATH": f"{self._worker_variables()['PATH']}:{ninja}"}
-            cell = self.cell([*candidate, ninja], [extensions], {**variables, **kept})
+            kept = {"TORCH_EXTENSIONS_DIR": str(extensions), "PATH": f"{self.programs}:{ninja}"}
+            cell = self.cell([*candidate, ninja], [extensions, *writable], {**variables, **kept})
         return self._zygote.start_worker(self._isolation.worker_cell(cell), self._limits.open_seconds)
 
     def can_share(self) -> bool:
@@ -278,10 +285,14 @@ class Crew:
         temporary = {"TMPDIR": str(self._temporary)}
         return {**os.environ, **self._spec.env, **temporary, "PYTHONDONTWRITEBYTECODE": "1"}
 
+    @property
+    def programs(self) -> str:
+        """Where workers find programs, as ``PATH`` has it."""
+        return f"{self._spec.python.parent}:/usr/local/cuda/bin:/usr/local/bin:/usr/bin:/bin"
+
     def _worker_variables(self) -> dict[str, str]:
-        path = f"{self._spec.python.parent}:/usr/local/cuda/bin:/usr/local/bin:/usr/bin:/bin"
         shared = {key: value for key, value in os.environ.items() if key.startswith(_SHARED_VARIABLES)}
-        return {"PATH": path, **shared, **self._spec.env, "PYTHONDONTWRITEBYTECODE": "1"}
+        return {"PATH": self.programs, **shared, **self._spec.env, "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 def _user() -> str:

@@ -18,6 +18,7 @@ from sandbox.guard import check_source
 from sandbox.guard.extension import check_extensions
 from sandbox.guard.mappings import executable, foreign_code
 from sandbox.guard.names import POLICY_RULES
+from sandbox.guard.triton_libraries import TritonFolders, make_folders, tritons_own
 from sandbox.guard.triton_source import jitted_names
 from sandbox.isolation import Isolation
 from sandbox.judge_limits import JudgeLimits
@@ -54,6 +55,7 @@ from sandbox.workers import CandidateFailed, TransportFailed, Worker, WorkerDied
 _CALLS_AN_ANSWER = 4
 _CROWDED_CASES = {"quick": 2, "full": 3}
 """Cases where the tensors fill much of the device: each takes seconds, and others need room for copies."""
+_COMPILE_SECONDS = 20.0
 _LOST_DEVICE = "CUDA error"
 
 
@@ -77,6 +79,7 @@ class Trial:
         forgiving: Whether a killed worker is taken for an accident, which ``ProcessLost`` tells.
         flags: Flags of the compilers beside the usual ones, for what is no verdict.
         plans: Verification cases instead of the tier's, for what is no verdict.
+        landed: A folder with the same candidate in the form in which it lands, which is what is run.
 
     Attributes:
         cancelled: Whether the check was given up.
@@ -97,6 +100,7 @@ class Trial:
         cancel: threading.Event | None,
         flags: ExtraFlags | None = None,
         plans: Sequence[CasePlan] | None = None,
+        landed: Path | None = None,
     ) -> None:
         self._crew = crew
         self._spec = spec
@@ -110,7 +114,10 @@ class Trial:
         self._cancel = cancel
         self._flags = flags
         self._given_plans = plans
+        self._landed = landed
         self._extensions = _extensions_folder(snapshot, files, spec)
+        self._jitted: list[str] = []
+        self._triton: TritonFolders | None = None
         self._manifest: dict[str, Any] | None = None
         self._inspection: Inspection | None = None
         self._mapped: frozenset[str] = frozenset()
@@ -192,6 +199,10 @@ class Trial:
     def _run_guard(self) -> bool:
         with self._part("guard", "reading the candidate's source"):
             self._guard = check_source(self._snapshot, self._spec, self._inspection)
+        if self._guard.ok:  # a file that cannot be read has been refused
+            self._jitted = jitted_names(self._files[self._spec.candidate_file], self._spec)
+        if self._jitted and self._crew.on_gpu:
+            self._triton = make_folders(self._snapshot.parent / "triton", self._crew.programs)
         return self._guard.ok
 
     def _run_verify(self) -> bool:
@@ -225,14 +236,20 @@ class Trial:
         library = [] if self._manifest is None else [Path(self._manifest["library"])]
         if not all(file.exists() for file in library):
             raise ProcessLost("Its compiled kernels were removed meanwhile.")
-        worker = self._crew.start_worker([self._snapshot, *library], self._extensions, variables or {})
+        folder = self._landed or self._snapshot
+        readable, writable, given = [folder, *library], [], dict(variables or {})
+        if self._triton is not None:
+            readable, writable = [*readable, self._triton.compiler], [self._triton.cache]
+            given |= self._triton.variables
+        worker = self._crew.start_worker(readable, self._extensions, given, writable)
         self._mapped = executable(worker.family())
         request = {
             "op": "load",
-            "folder": str(self._snapshot),
+            "folder": str(folder),
+            "landed": self._spec.kernels_module if self._landed else "",
             "kernels": kernels_name(self._spec),
             "manifest": self._manifest,
-            "jitted": jitted_names(self._files[self._spec.candidate_file], self._spec),
+            "jitted": self._jitted,
             "threads": self._crew.threads,
         }
         seconds = self._limits.inline_load_seconds if self._extensions else self._limits.load_seconds
@@ -285,6 +302,10 @@ class Trial:
         expected = [*self._crew.readable(), *library, *([self._extensions] if self._extensions else [])]
         own = self._spec.policy == "own-kernels" and not self._crew.on_gpu
         after = executable(worker.family())
+        if self._triton is not None:
+            cell = self._crew.cell([], [], {}, seconds=_COMPILE_SECONDS)
+            new = after - self._mapped
+            expected += tritons_own(new, self._triton, self._crew.site_packages, self._isolation, cell)
         return foreign_code(self._mapped, after, expected, severity="reject" if own else "label")
 
     def _verifier(self, worker: Worker) -> Verifier:
