@@ -37,7 +37,9 @@ _FAULTS = {
 }
 
 
-def run(spec: TaskSpec, settings: Settings, *, json: bool = False, land: LandPolicy = "never") -> ExitCode:
+def run(
+    spec: TaskSpec, settings: Settings, *, json: bool = False, land: LandPolicy = "never", commit: bool = False
+) -> ExitCode:
     """Make a session, let the agent run to its end, and return whether there is a correct candidate.
 
     Args:
@@ -45,15 +47,16 @@ def run(spec: TaskSpec, settings: Settings, *, json: bool = False, land: LandPol
         settings: The settings; its ``home`` gets the session.
         json: Print every event on stdout instead of a summary.
         land: ``full-pass`` writes the best attempt into the project if its full verdict earned reward 2 or 3.
+        commit: What lands is also one commit.
 
     Returns:
         0 there is a correct candidate, 1 there is none, 2 the task cannot be used, 3 the environment or the model is at
         fault, 4 a fault of ours, 130 interrupted.
     """
-    return resume(create_session(spec, settings, settings.home), json=json, land=land)
+    return resume(create_session(spec, settings, settings.home), json=json, land=land, commit=commit)
 
 
-def resume(folder: Path, *, json: bool = False, land: LandPolicy = "never") -> ExitCode:
+def resume(folder: Path, *, json: bool = False, land: LandPolicy = "never", commit: bool = False) -> ExitCode:
     """Let the agent go on in an existing session; see ``run``."""
     watcher = _Watcher(json=json)
     for stored in read_events(folder):
@@ -65,7 +68,7 @@ def resume(folder: Path, *, json: bool = False, land: LandPolicy = "never") -> E
             if watcher.ended is None:
                 continue
             if event is watcher.ended and land == "full-pass" and _worth_landing(watcher):
-                engine.send(cmd.Land(attempt=watcher.best_attempt))
+                engine.send(cmd.Land(attempt=watcher.best_attempt, commit=commit))
             elif event is watcher.ended or isinstance(event, ev.Landed | ev.LandingRefusedEvent):
                 engine.send(cmd.Close())
         status = engine.wait()
@@ -143,8 +146,9 @@ def narration(event: ev.Event) -> str:
             remarkable = (verdict.get("profile") or {}).get("remarkable", "")
             told = f"  attempt {number}: reward {verdict['reward']}: {verdict['reason']}"
             return f"{told}\n  LOOK AT ATTEMPT {number}: {remarkable}" if remarkable else told
-        case ev.Landed(files=files):
-            return f"landed {', '.join(str(entry['path']) for entry in files)}"
+        case ev.Landed(files=files, commit=commit, notes=notes):
+            landed = f"landed {', '.join(str(entry['path']) for entry in files)}"
+            return " ".join([f"{landed}{f', as commit {commit[:9]}' if commit else ''}", *notes])
         case (
             ev.ErrorEvent(what=what, where=where, next_step=step)
             | ev.LandingRefusedEvent(what=what, where=where, next_step=step)

@@ -208,11 +208,12 @@ def _interrupted(state: SessionState, _event: events.Interrupted, time: float) -
 
 
 def _landed(state: SessionState, event: events.Landed, time: float) -> None:
-    state.landings.append(Landing(event.landing, event.attempt, event.files, event.partial, time))
+    state.landings.append(Landing(event.landing, event.attempt, event.files, event.partial, time, event.commit))
     state.step, state.problem = None, None
     title = f"Attempt {event.attempt} landed in your project" + (", without what you rejected" if event.partial else "")
+    title += f", as commit {event.commit[:9]}" if event.commit else ""
     fates = [("new    " if file["before"] is None else "changed", file["path"]) for file in event.files]
-    state.add(Notice(time, "good", title, _listing(fates), "u takes it back, exactly."))
+    state.add(Notice(time, "good", title, _listing(fates), " ".join([*event.notes, "u takes it back, exactly."])))
     state.moved(Part.STATUS | Part.DECISIONS | Part.PROBLEM)
 
 
@@ -223,9 +224,10 @@ def _landing_refused(state: SessionState, event: events.LandingRefusedEvent, tim
 def _undone(state: SessionState, event: events.Undone, time: float) -> None:
     for landing in state.landings:
         if landing.number == event.landing:
-            landing.outcome = event.files
+            landing.outcome, landing.undone = event.files, time
     fates = [(file["outcome"], file["path"]) for file in event.files]
-    state.add(Notice(time, "good", f"Landing {event.landing} was taken back", _listing(fates)))
+    title = f"Landing {event.landing} was taken back" + (f", by commit {event.commit[:9]}" if event.commit else "")
+    state.add(Notice(time, "good", title, _listing(fates), " ".join([*event.notes, "U lands it again."])))
     state.moved(Part.STATUS | Part.DECISIONS)
 
 

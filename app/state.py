@@ -68,7 +68,9 @@ class Landing:
     files: list[dict[str, Any]]
     partial: bool
     time: float
+    commit: str = ""
     outcome: list[dict[str, str]] | None = None
+    undone: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -171,6 +173,12 @@ class SessionState:
     def landing_to_undo(self) -> Landing | None:
         """Return the last landing that has not been undone."""
         return next((landing for landing in reversed(self.landings) if landing.outcome is None), None)
+
+    def landing_to_redo(self) -> Landing | None:
+        """Return the landing that was undone last, unless something has landed since."""
+        undone = [landing for landing in self.landings if landing.outcome is not None]
+        last = max(undone, key=lambda landing: landing.undone, default=None)
+        return last if last is not None and all(each.time <= last.undone for each in self.landings) else None
 
     def stands_whole(self, attempt: int) -> bool:
         """Whether all of an attempt is what landed last and was not undone."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 
 from app.commands.options import add_machine_options, add_model_options, add_task_options, settings_from, task_from
+from sandbox.errors import UsageError
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -20,6 +21,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         choices=["never", "full-pass"],
         help="full-pass: write the best attempt into the project if its full verdict is correct and faster than eager",
     )
+    parser.add_argument(
+        "--commit", action="store_true", help="what lands is also one commit, of the landed files alone"
+    )
     add_task_options(parser)
     add_model_options(parser)
     add_machine_options(parser)
@@ -30,6 +34,10 @@ def main(options: argparse.Namespace) -> int:
     from agent.headless import run
     from agent.model import require_model
 
+    if options.commit and options.land == "never":
+        what = "Nothing lands, so there is nothing to commit."
+        raise UsageError(what, where="--commit", next_step="Add --land full-pass, or leave --commit out.")
     settings = settings_from(options)
     require_model(settings)
-    return run(task_from(options, options.target, settings), settings, json=options.json, land=options.land)
+    spec = task_from(options, options.target, settings)
+    return run(spec, settings, json=options.json, land=options.land, commit=options.commit)

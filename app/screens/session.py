@@ -69,6 +69,7 @@ class SessionScreen(Screen[None]):
         Binding("R", "reject_file", "Reject file", id="hunk.reject_file", show=False),
         Binding("l", "land", "Land", id="session.land"),
         Binding("u", "undo", "Undo", id="session.undo"),
+        Binding("U", "redo", "Redo", id="session.redo", show=False, tooltip="Land again what was taken back last"),
         Binding("f4", "see('agent')", "Agent", id="session.agent", show=False, key_display="F4"),
         Binding("f6", "see('attempts')", "Attempts", id="session.attempts", show=False, key_display="F6"),
         Binding("f7", "see('verdict')", "Verdict", id="session.verdict", show=False, key_display="F7"),
@@ -365,6 +366,12 @@ class SessionScreen(Screen[None]):
 
         propose_undo(self.app, self.controller)
 
+    def action_redo(self) -> None:
+        """Say what landing again does, and do it if that is wanted."""
+        from app.screens.landing import propose_redo
+
+        propose_redo(self.app, self.controller)
+
     # --- the developer's editor -----------------------------------------------------------------------------------
 
     def action_edit(self) -> None:
@@ -400,5 +407,6 @@ class SessionScreen(Screen[None]):
             "hunk": bool(state.attempts),
             "land": bool(state.attempts),
             "undo": state.landing_to_undo() is not None,
+            "redo": state.landing_to_redo() is not None,
         }
         return possible.get(action, super().check_action(action, parameters))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from difflib import SequenceMatcher
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from textual.content import Content
 
@@ -16,12 +18,32 @@ from app.state import Judged, Landing
 from app.text.plain import clean, shown_path
 from app.text.rows import Row, row, wrapped
 
+if TYPE_CHECKING:
+    from agent.landing.commit import Place
+
 KERNEL_SUFFIXES = (".cu", ".cpp")
 MOST_FILES = 12
 
 
-def landing_rows(judged: Judged, changes: Sequence[FileChange], rejected: int, total: int, width: int) -> list[Row]:
+@dataclass(frozen=True)
+class Proposal:
+    """A landing that was worked out.
+
+    Attributes:
+        changes: What is written.
+        total: How many changes the attempt has, the rejected ones among them.
+        place: Where it can be one commit; None where it cannot, for a reason (``obstacle``).
+    """
+
+    changes: Sequence[FileChange]
+    total: int
+    place: Place | None = None
+    obstacle: str = ""
+
+
+def landing_rows(judged: Judged, proposal: Proposal, rejected: int, width: int) -> list[Row]:
     """Say what landing an attempt will do: files with their counts, what is left out, and what is judged first."""
+    changes = proposal.changes
     folder = common_folder([change.path for change in changes])
     rows = [row(("What will be written", "bold"), ("  in ", "$muted"), shown_path(folder))]
     named = [change for change in changes if change.before is not None or change.path.suffix in KERNEL_SUFFIXES]
@@ -31,24 +53,46 @@ def landing_rows(judged: Judged, changes: Sequence[FileChange], rejected: int, t
         rows.append(row("  ", (f"{'new':<8}", "$accent"), (files, "$muted")))
     rows.append(row(""))
     if rejected:
-        left = f"{rejected} of {total} changes are left out, because you rejected them."
+        left = f"{rejected} of {proposal.total} changes are left out, because you rejected them."
         rows += wrapped(Content.styled(left, "$text-warning"), width, first="! ", rest="  ")
     rows += wrapped(Content.styled(_proof(judged, partial=bool(rejected)), "$muted"), width)
+    rows += wrapped(Content.styled(_commit(proposal), "$muted"), width)
     return rows + wrapped(Content.styled("Nothing else is touched; u takes it back, exactly.", "$muted"), width)
 
 
-def undo_rows(landing: Landing, width: int) -> list[Row]:
-    """Say what undoing a landing will do to each file."""
+def undo_rows(landing: Landing, inexact: Mapping[str, str], width: int) -> list[Row]:
+    """Say what undoing a landing will do to each file; ``inexact`` holds what becomes of those that were edited since."""
     folder = common_folder([Path(file["path"]) for file in landing.files])
     rows = [row(("What will be taken back", "bold"), ("  in ", "$muted"), shown_path(folder))]
-    for file in landing.files[:MOST_FILES]:
-        fate = "is removed" if file["before"] is None else "becomes what it was"
-        rows.append(row("  ", clean(str(Path(file["path"]).relative_to(folder))), (f"  {fate}", "$muted")))
+    files = sorted(landing.files, key=lambda file: file["path"] not in inexact)
+    for file in files[:MOST_FILES]:
+        edited = inexact.get(file["path"])
+        fate = edited or ("is removed" if file["before"] is None else "becomes what it was")
+        colour = "$text-warning" if edited else "$muted"
+        rows.append(row("  ", clean(str(Path(file["path"]).relative_to(folder))), (f"  {fate}", colour)))
     if len(landing.files) > MOST_FILES:
         rows.append(row("  ", (f"⋯ and {len(landing.files) - MOST_FILES} more files", "$muted")))
     rows.append(row(""))
     said = f"Attempt {landing.attempt} landed {when(landing.time, now())}. A file you changed since is left alone."
+    if landing.commit:
+        said += f" It was committed as {landing.commit[:9]}; where the branch still has that, a commit takes it back."
     return rows + wrapped(Content.styled(said, "$muted"), width)
+
+
+def redo_rows(landing: Landing, width: int) -> list[Row]:
+    """Say what landing again does."""
+    said = f"Attempt {landing.attempt} lands as it did before it was taken back. A file you changed since prevents it."
+    return wrapped(Content.styled(said, "$muted"), width)
+
+
+def _commit(proposal: Proposal) -> str:
+    """Say what a commit would hold, or why it cannot be one."""
+    if proposal.place is None:
+        return f"It cannot be a commit: {proposal.obstacle}"
+    place = proposal.place
+    return " ".join(
+        [f"A commit on {place.branch} would hold these files and nothing else, by {clean(place.author)}.", *place.notes]
+    )
 
 
 def _proof(judged: Judged, *, partial: bool) -> str:

@@ -386,7 +386,7 @@ async def test_landing_says_what_it_will_do_and_takes_two_keys(tmp_path: Path) -
         assert "It was judged in full today" in said
         await pilot.press("2", "enter")
         await until(pilot, lambda: told(folder))
-        assert told(folder) == [{"type": "land", "attempt": 4}]
+        assert told(folder) == [{"type": "land", "attempt": 4, "commit": False}]
 
 
 @pytest.mark.parametrize("keys", [["enter"], ["escape"], ["2", "escape"], ["y", "l", "enter"], ["2", "1", "enter"]])
@@ -458,7 +458,7 @@ async def test_a_landing_is_undone_after_it_was_said_what_that_does(tmp_path: Pa
         assert "blocks.py  becomes what it was" in said
         assert "k/k.cu  is removed" in said
         await pilot.press("2", "enter")
-        await until(pilot, lambda: told(folder) == [{"type": "undo", "landing": 1}])
+        await until(pilot, lambda: told(folder) == [{"type": "undo", "landing": 1, "partly": False}])
 
 
 # --- help, sessions, keys, sizes -----------------------------------------------------------------------------------
