@@ -26,8 +26,10 @@ HOST = "address, undefined"
 _SECONDS = 150.0
 _LARGEST_LOG = 8 * 1024**2
 _LOG = "sanitizer.log"
-# Errors of calls are told by the candidate's own exception, and torch's searches for functions are none.
-_OWN_OPTIONS = {"memcheck": ("--report-api-errors", "no")}
+_PADDING = 64 * 1024
+# Errors of calls are told by the candidate's own exception, and torch's searches for functions are none. Without bytes in
+# between, what lies behind a tensor is the next one, and nobody's error.
+_OWN_OPTIONS = {"memcheck": ("--report-api-errors", "no", "--padding", str(_PADDING))}
 _HOST_FLAGS = ExtraFlags(
     compile=("-O1", "-g", "-fno-omit-frame-pointer", "-fsanitize=address,undefined"),
     link=("-fsanitize=address,undefined",),

@@ -100,7 +100,7 @@ def test_what_a_bound_call_costs(build: Build) -> None:
 
 
 def test_the_doctor_compares_this_machine(tmp_path: Path) -> None:
-    command = [str(Path(sys.executable).parent / "warpsmith"), "doctor", "--cache", str(tmp_path)]
+    command = [sys.executable, "-m", "app.cli", "doctor", "--cache", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     print(done.stdout)
     assert "✓ CUDA" in done.stdout, done.stderr
