@@ -117,8 +117,9 @@ async def test_a_gigabyte_of_output_is_read_and_not_kept(hands: Hands) -> None:
 
 
 async def test_output_of_jobs_left_behind_is_shown_with_the_next_command(hands: Hands) -> None:
-    assert await hands.done("Bash", command="(sleep 1; echo late) & echo now") == "now"
-    assert await hands.done("Bash", command="wait; echo then") == "late\nthen"
+    later = "(until [ -e kernels/go ]; do sleep 0.01; done; echo late) & echo now"
+    assert await hands.done("Bash", command=later) == "now"
+    assert await hands.done("Bash", command="touch kernels/go; wait; echo then") == "late\nthen"
 
 
 async def test_commands_are_run_one_after_the_other(hands: Hands) -> None:
@@ -211,7 +212,8 @@ async def test_files_pass_between_shell_and_file_tools(hands: Hands) -> None:
 
 
 async def test_a_shell_that_dies_between_commands_is_replaced(hands: Hands) -> None:
-    await hands.done("Bash", command="(sleep 0.05; kill -KILL $$) & a=1")
+    await hands.done("Bash", command="(until [ -e kernels/go ]; do sleep 0.01; done; kill -KILL $$) & a=1")
+    (hands.folder / "kernels" / "go").touch()
     text = "[1]"
     while text == "[1]":
         await asyncio.sleep(0.5)

@@ -9,9 +9,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import psutil
+
 from sandbox.timing.cpu_watch import CpuWatch
 
 SPIN = "import os; os.sched_setaffinity(0, {%d}); os.write(1, b'.')\nwhile True: pass"
+RESTS = "import os, time; os.write(1, b'.'); time.sleep(60)"
 
 
 @contextmanager
@@ -40,16 +43,19 @@ def test_a_process_that_shares_its_processor_is_disturbed() -> None:
 
 
 def test_a_process_that_rests_is_not() -> None:
-    resting = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(60)"])
+    resting = subprocess.Popen([sys.executable, "-S", "-c", RESTS], stdout=subprocess.PIPE)
     try:
-        time.sleep(0.5)
+        assert resting.stdout is not None
+        assert resting.stdout.read(1) == b"."
+        while psutil.Process(resting.pid).status() != psutil.STATUS_SLEEPING:
+            time.sleep(0.01)
         watch = CpuWatch()
         watch.trouble({resting.pid})
         time.sleep(0.2)
         assert watch.trouble({resting.pid}) == ""
     finally:
         resting.kill()
-        resting.wait()
+        resting.communicate()
 
 
 def test_a_process_that_has_ended_is_passed_over() -> None:
