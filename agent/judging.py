@@ -22,7 +22,7 @@ from sandbox.looking.study import Study
 from sandbox.processes import descendants, kill_all
 from sandbox.progress import Progress, Stage
 from sandbox.snapshot import write_snapshot
-from sandbox.verdict import Tier
+from sandbox.verdict import Tier, Verdict
 
 T = TypeVar("T")
 CLOSE_SECONDS = 0.5
@@ -81,6 +81,17 @@ class Judging:
         number = len(self._stream.state.judged) + 1
         self._stream.emit(ev.Attempt(attempt=number, files=hashes, verdict=verdict.to_json(), call_id=call_id))
         return self._stream.state.judged[-1]
+
+    async def landed(self, files: Mapping[str, bytes], form: Mapping[str, bytes]) -> Verdict:
+        """Return a full verdict of an attempt's files as they land (``form``: see ``landed_form``); nothing is stored.
+
+        Raises:
+            TaskError, EnvironmentFault: See ``attempt``.
+        """
+        judge = await asyncio.shield(self.open())
+        folder = write_snapshot(dict(files), self._scratch / "candidate")
+        cancel = threading.Event()
+        return await self._in_thread(lambda: judge.check(folder, "full", cancel=cancel, landed=form), cancel)
 
     async def study(self, files: Mapping[str, bytes], look: Callable[[Study], T]) -> T:
         """Look at these files in a way that is no verdict; nothing is stored. Cancelling stops the judge, as in ``attempt``.

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from agent import events as ev
 from agent.judging import Judging
-from agent.landing import FileChange, VerifiedInputs, plan, select, undo
+from agent.landing import FileChange, VerifiedInputs, landed_form, plan, select, undo
 from agent.landing.commit import Place, find_place
 from agent.landing.deed import Journal, carry_out, conclude
 from agent.landing.index import INDEX, is_index, lines_for, lines_of, noted, project_root
@@ -18,6 +18,7 @@ from agent.state import Judged
 from agent.stream import Stream
 from sandbox.errors import EnvironmentFault, LandingRefused
 from sandbox.task import TaskSpec
+from sandbox.verdict import Tier, Verdict
 
 
 class LandingDesk:
@@ -47,9 +48,14 @@ class LandingDesk:
             raise LandingRefused(f"Nothing of attempt {attempt} is left to land: every change was rejected.")
         proof = await self._proof(files)
         signature = (await self._judging.original())["signature"]
-        verified = VerifiedInputs.of(self._spec, signature, original[self._spec.candidate_file])
-        changes = plan(self._spec, original, files, proof.verdict, verified)
-        kept = kept_of(self._spec, changes, proof.verdict, self._project, self._stream.writer.folder.name)
+        ranges = proof.verdict.verify.ranges if proof.verdict.verify else ()
+        verified = VerifiedInputs.of(self._spec, signature, original[self._spec.candidate_file], ranges)
+        form = landed_form(self._spec, original, files, proof.verdict, verified)
+        verdict = await self._judging.landed(files, form)
+        if not verdict.correct:
+            raise _refused("In the form in which it lands it is not correct", verdict, judged.attempt)
+        changes = plan(self._spec, original, files, verdict, verified)
+        kept = kept_of(self._spec, changes, verdict, self._project, self._stream.writer.folder.name)
         changes += noted(self._project, kept.name, lines_for(kept))
         place = find_place(changes) if commit else None
         landed = ev.Landed(
@@ -57,10 +63,10 @@ class LandingDesk:
             attempt=attempt,
             files=[self._journal.entry(change) for change in changes],
             partial=bool(rejected),
-            verdict=proof.verdict.to_json(),
+            verdict=verdict.to_json(),
             notes=list(place.notes) if place else [],
         )
-        self._write(changes, landed, place, landing_message(kept, proof.verdict))
+        self._write(changes, landed, place, landing_message(kept, verdict))
 
     async def undo(self, landing: int, *, partly: bool = False) -> None:
         """Take a landing back, with a commit if it was one and the branch still has that.
@@ -155,13 +161,19 @@ class LandingDesk:
         self._journal.end()
 
     async def _proof(self, files: Mapping[str, bytes]) -> Judged:
-        """Return a full verdict of exactly these files, judging them if there is none."""
+        """Return a verdict of exactly these files in the workspace's form, judging them if there is none.
+
+        What lands is judged in full after it; this one has to be full only where it says at which sizes it holds.
+        """
         hashes = {path: self._stream.blob(content) for path, content in files.items()}
-        judged = self._stream.state.judgement(hashes, "full") or await self._judging.attempt(files, "full")
+        tiers: list[Tier] = ["full"] if self._spec.dynamic else ["full", "quick"]
+        known = [judged for tier in tiers if (judged := self._stream.state.judgement(hashes, tier)) is not None]
+        judged = known[0] if known else await self._judging.attempt(files, tiers[-1])
         if not judged.verdict.correct:
-            raise LandingRefused(
-                f"The state to land is not correct: {judged.verdict.reason}",
-                where=f"attempt {judged.attempt}",
-                next_step="Accept more of the attempt, or let the agent go on.",
-            )
+            raise _refused("The state to land is not correct", judged.verdict, judged.attempt)
         return judged
+
+
+def _refused(what: str, verdict: Verdict, attempt: int) -> LandingRefused:
+    next_step = "Accept more of the attempt, or let the agent go on."
+    return LandingRefused(f"{what}: {verdict.reason}", where=f"attempt {attempt}", next_step=next_step)

@@ -11,7 +11,7 @@ import hashlib
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -153,6 +153,7 @@ class Judge:
         tier: Tier = "quick",
         progress: Progress | None = None,
         cancel: threading.Event | None = None,
+        landed: Mapping[str, bytes] | None = None,
     ) -> Verdict:
         """Judge a candidate: build, guard, verify, profile; what comes later runs only if what came before passed.
 
@@ -161,6 +162,8 @@ class Judge:
             tier: ``quick`` or ``full``.
             progress: Told what is being done; the judge's own listener if absent.
             cancel: Ends the check soon after it is set; the reward is then null.
+            landed: The same candidate in the form in which it lands: its Python file, and the folder of kernels with all that
+                lies in it. The workspace's form is what is built and read by the guard, this one is verified and timed.
 
         Raises:
             UsageError: There is no such candidate.
@@ -168,7 +171,7 @@ class Judge:
         """
         files = read_candidate(candidate, self.spec)
         with self._machine_blamed(cancel):
-            return self._check(files, tier, progress or self._progress)
+            return self._check(files, tier, progress or self._progress, landed)
 
     def study(
         self,
@@ -215,9 +218,12 @@ class Judge:
             shutil.rmtree(self._work, ignore_errors=True)
             self._work = None
 
-    def _check(self, files: dict[str, bytes], tier: Tier, progress: Progress) -> Verdict:
+    def _check(
+        self, files: dict[str, bytes], tier: Tier, progress: Progress, landed: Mapping[str, bytes] | None
+    ) -> Verdict:
         crew, work = self._opened()
         snapshot = write_snapshot(files, work / "candidate")
+        form = None if landed is None else write_snapshot(dict(landed), work / "landed")
 
         def attempt(first: bool) -> Trial:
             trial = Trial(
@@ -231,6 +237,7 @@ class Judge:
                 progress,
                 forgiving=first,
                 cancel=self._cancel,
+                landed=form,
             )
             try:
                 trial.run()

@@ -48,6 +48,7 @@ def write_snapshot(files: dict[str, bytes], folder: Path) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
         path.chmod(0o644)
+        path.parent.chmod(0o755)
     for parent in (folder, folder / "kernels"):
         parent.mkdir(parents=True, exist_ok=True)
         parent.chmod(0o755)

@@ -57,14 +57,45 @@ def plan(
     """
     if not verdict.correct:
         raise LandingRefused(f"The accepted state did not pass: {verdict.reason}", next_step="Land another attempt.")
+    disk, contents = _contents(spec, original, state, verdict, verified)
+    folder = next(path for path in contents if path.name == RECORD).parent
     if spec.kind == "kernelbench":
-        return _plan_benchmark(spec, original, state, verdict)
-    return _plan_module(spec, original[spec.candidate_file], state, verdict, verified)
+        return _folder_changes(folder.parent, contents)
+    return [FileChange(spec.path, disk, contents[spec.path]), *_folder_changes(folder, contents)]
 
 
-def _plan_module(
+def landed_form(
+    spec: TaskSpec,
+    original: Mapping[str, bytes],
+    state: Mapping[str, bytes],
+    verdict: Verdict,
+    verified: VerifiedInputs,
+) -> dict[str, bytes]:
+    """Return what ``plan`` lands, by path beside the Python file: that file, and the folder of kernels whole.
+
+    A verdict of it is of what the project will run. See ``plan`` for arguments and errors.
+    """
+    _, contents = _contents(spec, original, state, verdict, verified)
+    beside = next(path for path in contents if path.name == spec.candidate_file).parent
+    return {path.relative_to(beside).as_posix(): data for path, data in contents.items()}
+
+
+def _contents(
+    spec: TaskSpec,
+    original: Mapping[str, bytes],
+    state: Mapping[str, bytes],
+    verdict: Verdict,
+    verified: VerifiedInputs,
+) -> tuple[bytes | None, dict[Path, bytes]]:
+    """Return what the developer's file holds now, and all that lands, by absolute path."""
+    if spec.kind == "kernelbench":
+        return None, _benchmark_contents(spec, original, state, verdict)
+    return _module_contents(spec, original[spec.candidate_file], state, verdict, verified)
+
+
+def _module_contents(
     spec: TaskSpec, base: bytes, state: Mapping[str, bytes], verdict: Verdict, verified: VerifiedInputs
-) -> list[FileChange]:
+) -> tuple[bytes, dict[Path, bytes]]:
     judged = state.get(spec.candidate_file, base)
     _check_module(spec, base, judged)
     folder = spec.path.parent / spec.kernels_module
@@ -74,20 +105,19 @@ def _plan_module(
     record = guarded(record, verified, plan_fallback(before, after, spec.class_name, spec.class_name))
     files[ORIGINAL] = write_original(spec, before)
     contents = {spec.path: after, **{folder / name: data for name, data in files.items()}}
-    changes = [FileChange(spec.path, disk, after)]
-    return changes + _folder_changes(folder, {**contents, folder / RECORD: _record(record, contents, spec.path.parent)})
+    return disk, {**contents, folder / RECORD: _record(record, contents, spec.path.parent)}
 
 
-def _plan_benchmark(
+def _benchmark_contents(
     spec: TaskSpec, original: Mapping[str, bytes], state: Mapping[str, bytes], verdict: Verdict
-) -> list[FileChange]:
+) -> dict[Path, bytes]:
     folder = spec.path.parent / f"{spec.path.stem}_new"
     reference = original.get("model.py") or read(spec.path) or b""
     files, record = package(spec, kernel_files(spec, state), verdict)
     contents = {folder / "model.py": reference, folder / "model_new.py": state["model_new.py"]}
     contents |= {folder / "kernels" / name: data for name, data in files.items()}
     contents[folder / "kernels" / RECORD] = _record(record, contents, spec.path.parent)
-    return _folder_changes(folder, contents)
+    return contents
 
 
 def _check_module(spec: TaskSpec, base: bytes, judged: bytes) -> None:

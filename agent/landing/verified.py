@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from sandbox.errors import InternalError
@@ -40,6 +42,8 @@ class VerifiedInputs:
         gradients: Whether gradients were verified too, and both modes.
         autocast: The dtype of the autocast that it was verified under (``torch.bfloat16``), or empty.
         ranges: Dimensions of inputs with one size together (``dims``: ``x.0``), and the sizes verified (``low``, ``high``).
+        modes: By path, parts that were not in the mode of the whole, and whether in train mode.
+        attributes: By path and name, the plain attributes that a captured module had.
     """
 
     signature: tuple[VerifiedTensor, ...]
@@ -50,6 +54,8 @@ class VerifiedInputs:
     gradients: bool = False
     autocast: str = ""
     ranges: tuple[dict[str, Any], ...] = ()
+    modes: dict[str, bool] = field(default_factory=dict)
+    attributes: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -64,6 +70,7 @@ class VerifiedInputs:
             ranges: ``VerifyReport.ranges``: the sizes that were verified beside those of the signature.
         """
         tree = ast.parse(source)
+        captured = json.loads((Path(spec.capture) / "manifest.json").read_bytes()) if spec.capture else {}
         return cls(
             signature=tuple(_tensors(list(signature))),
             constants=_constants(spec, tree),
@@ -71,7 +78,10 @@ class VerifiedInputs:
             device=spec.device.partition(":")[0],
             training=spec.training,
             gradients=spec.gradients,
+            autocast=f"torch.{spec.autocast}" if spec.autocast else "",
             ranges=tuple({"dims": list(each.dims), "low": each.low, "high": each.high} for each in ranges),
+            modes=captured.get("modes", {}),
+            attributes=captured.get("attributes", {}),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -99,6 +109,8 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 def _init(spec: TaskSpec, tree: ast.Module) -> dict[str, Any] | None:
     """Return the constructor's arguments, where the task states them or there are none."""
+    if spec.capture and not spec.init:
+        return None
     if not spec.init and any(
         isinstance(node, ast.FunctionDef) and node.name == "get_init_inputs" for node in tree.body
     ):

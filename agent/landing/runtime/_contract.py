@@ -15,7 +15,7 @@ from torch import nn
 from torch.autograd import forward_ad
 
 from ._known import ALIGNMENT
-from ._parts import changed_setting, other_mode, parts
+from ._parts import changed_setting, other_attribute, other_mode, parts
 
 _GRADIENTS = "gradients are on; call it under torch.no_grad() or torch.inference_mode()"
 _PLAIN = (torch.Tensor, nn.Parameter)
@@ -95,7 +95,7 @@ class Contract:
 
     Args:
         record: ``signature`` (inputs, then state), ``constants``, ``device``, ``training``, ``gradients``, ``autocast``,
-            ``ranges`` and ``init`` as landed.
+            ``ranges``, ``modes``, ``attributes`` and ``init`` as landed.
         cls: The landed class, its constructor and forward not yet wrapped.
     """
 
@@ -105,6 +105,8 @@ class Contract:
         self._device: str = record["device"]
         self._gradients: bool = record["gradients"]
         self._modes = (True, False) if self._gradients else (record["training"],)
+        self._exceptions: dict[str, bool] = record["modes"]
+        self._attributes: dict[str, dict[str, Any]] = record["attributes"]
         self._autocast: str = record["autocast"]
         self._positional = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
         self._constants = {p.name: p.default for p in parameters if p.default is not p.empty}
@@ -146,7 +148,7 @@ class Contract:
             return "it is an instance of a subclass"
         if module._landed_built:
             return str(module._landed_built)
-        mode = other_mode(module, self._modes)
+        mode = other_mode(module, self._modes, self._exceptions)
         if mode:
             return mode
         autocast = str(torch.get_autocast_dtype(self._device)) if torch.is_autocast_enabled(self._device) else ""
@@ -207,7 +209,7 @@ class Contract:
             return "its parameters or buffers are others"
         if parts(module) != module._landed_parts:
             return "its parts were replaced or have hooks"
-        return changed_setting(module)
+        return changed_setting(module) or other_attribute(module, self._attributes)
 
 
 def _is_traced() -> bool:

@@ -47,14 +47,31 @@ def changed_setting(module: Any) -> str:
     return ""
 
 
-def other_mode(module: Any, modes: tuple[bool, ...]) -> str:
-    """Return which part is not in a mode that was verified, or an empty text; all parts are in the mode of the whole."""
+def other_attribute(module: Any, verified: dict[str, dict[str, Any]]) -> str:
+    """Return which plain attribute is not as in the module that was verified, or an empty text."""
+    for path, attributes in verified.items():
+        part = module.get_submodule(path)
+        for name, value in attributes.items():
+            found = getattr(part, name, value)
+            if type(found) is type(value) and found != value:
+                return f"its {path}{'.' if path else ''}{name} is not {value!r}"
+    return ""
+
+
+def other_mode(module: Any, modes: tuple[bool, ...], exceptions: dict[str, bool]) -> str:
+    """Return which part is not in a mode that was verified, or an empty text.
+
+    Args:
+        module: The landed module.
+        modes: Those of the whole that were verified.
+        exceptions: Parts that were in another mode than the whole.
+    """
     if module.training not in modes:
         return f"it is in {'train' if module.training else 'eval'} mode"
     for name, part in module.named_modules():
         if type(part).train is not nn.Module.train:  # it keeps some of its parts in another mode
             return ""
-        if part.training is not module.training:
+        if part.training is not (exceptions.get(name, module.training) if name else module.training):
             return f"its {name} is in {'train' if part.training else 'eval'} mode"
     return ""
 

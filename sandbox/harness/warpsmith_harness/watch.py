@@ -234,9 +234,13 @@ class Guards:
     Args:
         device: Where it runs.
         policy: ``own-kernels`` or ``library-ok``.
+
+    Attributes:
+        launches: What the names of operators begin with that launch the candidate's own kernels; none before it lands.
     """
 
     def __init__(self, device: torch.device, policy: str) -> None:
+        self.launches: Tuple[str, ...] = ()
         self._device = device
         self._policy = policy
         self._held = HeldOutputs(_HELD_BYTES)
@@ -266,7 +270,8 @@ class Guards:
         watch = OperatorWatch() if operators else None
         outputs, structure, found = call_watched(call, self._device, inputs, sizes, watch)
         found += mutation(sums.changed()) + self.lasting()
-        found += delegation(watch.computed if watch else {}, self._policy)
+        computed = watch.computed.items() if watch else ()
+        found += delegation({n: count for n, count in computed if not n.startswith(self.launches)}, self._policy)
         found += not_plain(outputs)
         self._held.hold(outputs, [*inputs, *own])
         return outputs, structure, found

@@ -11,6 +11,7 @@ import faulthandler
 import os
 import sys
 import traceback
+import types
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -23,6 +24,7 @@ from warpsmith_harness import isolate, kernels, load, startup, values
 from warpsmith_harness.candidate import copy_state, load_candidate, state
 from warpsmith_harness.contents import misaligned
 from warpsmith_harness.gradients import NoGradient, differentiate, leaves, wanted_of
+from warpsmith_harness.landed import load_landed, operators_of, refuse_original
 from warpsmith_harness.lent import LentArena, tidy, time_once_warm
 from warpsmith_harness.load import LoadedTask
 from warpsmith_harness.placement import time_side
@@ -68,6 +70,7 @@ class Worker:
         self._jitted: List[str] = []
         self._regions: List[Region] = []
         self._guards = Guards(task.device, task.spec["policy"])
+        self._landed: Optional[types.ModuleType] = None
         self._staged: List[_Call] = []
         self._row: List[Tuple[List[torch.Tensor], Any]] = []
         self._arena: Optional[Arena] = None
@@ -108,16 +111,24 @@ class Worker:
             send({**answer, "id": request["id"], "signature": signature(answer, request["id"])})
 
     def _load(self, request: Message) -> Message:
-        """Bind the kernels and build the candidate from ``folder``, on ``threads`` threads."""
+        """Bind the kernels and build the candidate from ``folder``, on ``threads`` threads; ``landed`` names what lands there."""
         torch.set_num_threads(request["threads"])
         self._use_device()
         self._folder = Path(request["folder"])
         self._manifest, self._jitted = request["manifest"], request["jitted"]
-        bound = None if self._manifest is None else kernels.bind(self._manifest, request["kernels"])
+        bound = self._bind(request["kernels"], request["landed"])
         self._candidate = load_candidate(self._task, request["folder"], bound)
         self._threads = torch.get_num_threads()
         torch.set_num_threads(1)
         return {"threads": self._threads}
+
+    def _bind(self, name: str, landed: str) -> Optional[types.ModuleType]:
+        """Return the kernels: launchers as bound in a workspace, or the folder that lands, by its name."""
+        if landed:
+            self._landed = load_landed(name, self._folder / landed, self._manifest)
+            self._guards.launches = (operators_of(self._landed),)
+            return self._landed
+        return None if self._manifest is None else kernels.bind(self._manifest, name)
 
     def _probe(self, request: Message) -> Message:  # noqa: ARG002  # every operation takes its request
         """Use the device and open what is shared, without a candidate: what fails here is the machine's fault."""
@@ -160,6 +171,8 @@ class Worker:
             answer = self._send(answered.structure or structure, outputs, [asked.given[name] for name in touched])
             if request["watch"] == "device":
                 found += self._device_findings(asked)
+            if request["watch"] and self._landed is not None:
+                refuse_original(self._landed)
         return {**answer, "absent": answered.absent, "findings": found, "notes": []}
 
     def _backward(self, request: Message, asked: _Call, answered: _Answered) -> Callable[[], Any]:
