@@ -209,7 +209,7 @@ def told(trace: dict[str, Any]) -> list[str]:
 def print_trace(form: Form, trace: dict[str, Any]) -> None:
     lines = timeline(trace)
     frame = framed(lines)
-    text = [f"--- {form.__name__}: frame {frame}, strays {strays(lines, frame) if frame else None}"]
+    text = [f"--- {form.__name__}: frame {frame}, strays (early, late, unknown) {strays(lines, frame) if frame else None}"]
     text += [*told(trace), *(str(wait) for wait in lines.waits)]
     print("\n" + "\n".join(text))
     if "OUT" in os.environ:

@@ -15,8 +15,8 @@ from warpsmith_harness import values
 
 _CYCLES = 6_000_000
 """Some 3 ms: longer than Python takes to queue a call, and nothing beside the second a verdict takes."""
-_LARGE_BYTES = 256 * 1024 * 1024
-"""Inputs above this are not kept twice, and lie there from the beginning."""
+_MOST_BYTES = 256 * 1024 * 1024
+"""More than this is not kept twice: the inputs that it does not hold lie there from the beginning."""
 
 _cuda: Any = torch.cuda
 
@@ -32,10 +32,11 @@ class Gate:
     def __init__(self, inputs: Sequence[torch.Tensor], device: torch.device) -> None:
         self._device = device
         self._kept: List[Tuple[torch.Tensor, torch.Tensor]] = []
-        if device.type == "cuda":
-            plain = [each.detach() for each in inputs if each.layout == torch.strided and each.device.type == "cuda"]
-            small = [each for each in plain if each.numel() * each.element_size() <= _LARGE_BYTES]
-            self._kept = [(each, values.clone_like(each)) for each in small]
+        left = _MOST_BYTES if device.type == "cuda" else -1
+        for tensor in inputs:
+            left -= tensor.untyped_storage().nbytes() if tensor.layout == torch.strided else 0
+            if left >= 0 and tensor.layout == torch.strided and tensor.device.type == "cuda":
+                self._kept.append((tensor.detach(), values.clone_like(tensor.detach())))
 
     def close(self) -> None:
         """Take the inputs away, and queue a wait on the current stream and their return behind it."""

@@ -161,19 +161,25 @@ def framed(lines: Timeline) -> Optional[Frame]:
     return Frame(home, start.queued, ends[-1].queued)
 
 
-def strays(lines: Timeline, frame: Frame) -> Tuple[List[Work], List[Work]]:
-    """Return the call's works that begin before the caller's stream comes to it, and those nobody waits for.
+def strays(lines: Timeline, frame: Frame) -> Tuple[List[Work], List[Work], List[Work]]:
+    """Return the call's works that begin before the caller's stream comes to it, those nobody waits for, and the unknown.
 
-    The kernels of one launch of a graph hang together: the launch is ordered if one of them is.
+    The kernels of one launch of a graph hang together: the launch is ordered if one of them is, and unknown if none of
+    their streams is any that the caller or the candidate has anything to do with.
     """
     early: List[Work] = []
     late: List[Work] = []
+    unknown: List[Work] = []
+    used = {frame.home, *(wait.stream for wait in lines.waits), *(wait.on for wait in lines.waits)}
     for group in _groups(lines, frame):
+        if group[0].queued in lines.graphs and used.isdisjoint(work.stream for work in group):
+            unknown.append(group[0])
+            continue
         if not any(lines.begins_after(w.stream, w.queued, frame.home, frame.start) for w in group):
             early.append(group[0])
         if not any(lines.ends_before(w.stream, w.queued, frame.home, frame.end) for w in group):
             late.append(group[0])
-    return early, late
+    return early, late, unknown
 
 
 def _groups(lines: Timeline, frame: Frame) -> List[List[Work]]:
@@ -196,8 +202,11 @@ def stray_findings(lines: Timeline) -> List[Finding]:
     frame = framed(lines)
     if frame is None:
         return [finding("no-stream-trace", "label", "the profiler does not say which stream waits for which")]
-    early, late = strays(lines, frame)
+    early, late, unknown = strays(lines, frame)
     found = []
+    if unknown:
+        evidence = f"it cannot be told on whose stream a graph was launched: {_named(unknown)}"
+        found.append(finding("side-stream", "label", evidence))
     if late:
         evidence = f"nothing makes the caller's stream wait for {_named(late)}, queued on another stream"
         found.append(finding("late-write", "reject", evidence))

@@ -259,8 +259,8 @@ class CudaStopwatch(Stopwatch):
         self._start.record()
         output = call(*args, **kwargs)
         self._end.record()
-        seen = values.map_tensors(output, _as_it_is) if wanted else None
         ran_dry = self._start.query()
+        seen = values.map_tensors(output, _as_it_is) if wanted else None
         self._end.synchronize()
         return output, seen, ran_dry
 

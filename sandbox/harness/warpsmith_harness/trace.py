@@ -127,11 +127,6 @@ def multiprocessor(device: str) -> Dict[str, int]:
     return found
 
 
-def uses_other_streams(activities: Sequence[Activity]) -> bool:
-    """Tell whether a call does anything, copies included, on another stream than its caller's."""
-    return any(activity.stream != activities[0].stream for activity in activities)
-
-
 def ownership(
     activities: Sequence[Activity], manifest: Optional[Dict[str, Any]], policy: str, jitted: Sequence[str] = ()
 ) -> List[Finding]:

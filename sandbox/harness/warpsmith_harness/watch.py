@@ -252,7 +252,7 @@ class Guards:
         inputs: Sequence[torch.Tensor],
         given: Dict[str, torch.Tensor],
         sizes: Sequence[int],
-        own: Iterable[torch.Tensor],
+        changing: Iterable[torch.Tensor],
         *,
         operators: bool,
     ) -> Tuple[List[torch.Tensor], Any, List[Finding]]:
@@ -260,10 +260,10 @@ class Guards:
 
         Args:
             call: The call.
-            inputs: What it is called on, where that may be taken away and brought back. The judge calls on it again.
+            inputs: What it is called on, as far as that may be taken away and brought back.
             given: Tensors that it must leave alone, by name.
             sizes: Bytes of the memory to poison.
-            own: The candidate's own state, which may hold what it returns.
+            changing: The inputs and the candidate's state: what it returns may lie there, and change when the judge calls again.
             operators: Whether to count what torch computes.
         """
         sums = Checksums(given)
@@ -273,7 +273,7 @@ class Guards:
         computed = watch.computed.items() if watch else ()
         found += delegation({n: count for n, count in computed if not n.startswith(self.launches)}, self._policy)
         found += not_plain(outputs)
-        self._held.hold(outputs, [*inputs, *own])
+        self._held.hold(outputs, changing)
         return outputs, structure, found
 
     def lasting(self) -> List[Finding]:

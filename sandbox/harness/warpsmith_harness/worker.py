@@ -37,7 +37,7 @@ from warpsmith_harness.streams import check_streams
 from warpsmith_harness.surroundings import surroundings
 from warpsmith_harness.threads import all_threads
 from warpsmith_harness.timing import Arena, Stopwatch, Turn, make_stopwatch
-from warpsmith_harness.trace import device_activity, launches, ownership, trace_file, uses_other_streams
+from warpsmith_harness.trace import device_activity, launches, ownership, trace_file
 from warpsmith_harness.transport import (
     Note,
     Region,
@@ -164,9 +164,10 @@ class Worker:
                 if request["gradients"]
                 else lambda: self._call(asked.args, asked.kwargs)
             )
-            own, operators = state(self._candidate).values(), request["watch"] == "operators"
+            changing, operators = [*asked.tensors, *state(self._candidate).values()], request["watch"] == "operators"
+            late = [] if self._lent else asked.tensors
             outputs, structure, found = self._guards.call(
-                call, asked.tensors, given, request["sizes"], own, operators=operators
+                call, late, given, request["sizes"], changing, operators=operators
             )
             answer = self._send(answered.structure or structure, outputs, [asked.given[name] for name in touched])
             if request["watch"] == "device":
@@ -251,7 +252,7 @@ class Worker:
         device, call = self._task.device, partial(self._call, asked.args, asked.kwargs)
         activities = device_activity(call, device)
         found = ownership(activities, self._manifest, self._task.spec["policy"], self._jitted)
-        return found + (check_streams(call, device, trace_file) if uses_other_streams(activities) else [])
+        return found + (check_streams(call, device, trace_file) if activities else [])
 
     def _place(self, request: Message) -> Message:
         """Take the placement's drawn inputs and its state into buffers of this process."""

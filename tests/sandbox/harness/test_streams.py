@@ -181,6 +181,11 @@ def test_a_graph_that_nobody_waits_for(call: Written) -> None:
     assert call.rules() == ["late-write"]
 
 
+def test_a_graph_on_streams_that_nobody_knows_is_said(call: Written) -> None:
+    call.graph(31, 32)
+    assert call.rules() == ["side-stream"]
+
+
 def test_streams_that_wait_for_each_other_in_turn_end(call: Written) -> None:
     for _ in range(3):
         call.join(SIDE, OTHER)
