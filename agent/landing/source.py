@@ -38,6 +38,33 @@ def add_guard(source: bytes, class_name: str, kernels_import: str) -> bytes:
     return b"".join(lines)
 
 
+def remove_guard(source: bytes, class_name: str, kernels_import: str) -> bytes:
+    """Return a landed file as it was judged: :func:`add_guard` taken back; as it is where there is no guard any more."""
+    tree, lines = ast.parse(source), source.splitlines(keepends=True)
+    statements = [node for node in tree.body if _is_kernels_import(node, kernels_import)]
+    for statement in statements:
+        assert isinstance(statement, ast.ImportFrom)
+        guard = next((each for each in statement.names if each.name == GUARD), None)
+        if guard is None:
+            continue
+        name = guard.asname or guard.name
+        found = [each for each in find_class(tree, class_name).decorator_list if _is_name(each, name)]
+        others = ", ".join(ast.unparse(each) for each in statement.names if each is not guard)
+        first, last = statement.lineno - 1, statement.end_lineno or statement.lineno
+        end = lines[last - 1][len(lines[last - 1].rstrip(b"\r\n")) :]
+        lines[first:last] = [
+            f"{kernels_import} {others}".encode() + end if others else b"",
+            *[b""] * (last - first - 1),
+        ]
+        for decorator in found:
+            lines[decorator.lineno - 1] = b""
+    return b"".join(lines)
+
+
+def _is_name(node: ast.expr, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
+
+
 def _extended(line: bytes, kernels_import: str, name: str) -> bytes | None:
     """Return an import of plain names on a line of its own with one more, in its place if they are sorted; else None."""
     found = re.fullmatch(rb"(%s )(\w+(?:, \w+)*)(\r?\n|)" % re.escape(kernels_import).encode(), line)

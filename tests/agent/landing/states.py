@@ -71,14 +71,13 @@ def draw(seed: int, top: Path) -> World:
     """Make a developer's folder in the state of a seed."""
     chance = random.Random(seed)
     world = _begun(chance, top)
-    if world.has_git:
-        for trait in chance.sample(TRAITS, k=chance.randint(0, 5)):
+    traits, most = (TRAITS, 5) if world.has_git else (BARE_TRAITS, 2)
+    for trait in chance.sample(traits, k=chance.randint(0, most)):
+        try:
             trait(world, chance)
-            world.traits.append(trait.__name__)
-    else:
-        for trait in chance.sample(BARE_TRAITS, k=chance.randint(0, 2)):
-            trait(world, chance)
-            world.traits.append(trait.__name__)
+        except (subprocess.CalledProcessError, FileNotFoundError):
+            continue  # this state and an earlier one exclude each other
+        world.traits.append(trait.__name__)
     return world
 
 
@@ -243,8 +242,8 @@ def unmerged(world: World, _: random.Random) -> None:
 
 def packed(world: World, _: random.Random) -> None:
     if _born(world):
-        git(world.root, "tag", "v1")
-        git(world.root, "branch", "-q", "other")
+        git(world.root, "tag", "-f", "v1")
+        git(world.root, "branch", "-q", "-f", "other")
         git(world.root, "pack-refs", "--all")
 
 
