@@ -25,11 +25,11 @@ class LandingDesk:
     """Carries out landings and undoes them, and stores each as an event."""
 
     def __init__(self, spec: TaskSpec, stream: Stream, judging: Judging) -> None:
-        self._spec = spec
+        self._spec = spec.landing
         self._stream = stream
         self._judging = judging
         self._journal = Journal(stream.writer.folder)
-        self._project = project_root(spec.path)
+        self._project = project_root(self._spec.path)
 
     async def land(self, attempt: int, *, commit: bool = False) -> None:
         """Write an attempt, without its rejected hunks, into the developer's tree; as one commit too, if that is wanted.

@@ -59,6 +59,8 @@ class TaskSpec:
         capture: Folder of a capture from the developer's own run, absolute, or empty. It gives arguments, state and inputs
             where nothing else here does.
         autocast: The dtype that autocast is entered with around every call (``"bfloat16"``), or empty.
+        lands_at: The developer's file, absolute, where ``path`` is another: the original of a landing, in a copy of the
+            project. Empty where they are the same.
         grad_mode: What calls are made under: ``no_grad``, ``grad`` (gradients are recorded) or ``inference``.
     """
 
@@ -84,6 +86,15 @@ class TaskSpec:
     capture: str = ""
     autocast: str = ""
     grad_mode: GradMode = "no_grad"
+    lands_at: str = ""
+
+    @property
+    def landing(self) -> TaskSpec:
+        """The task at the file that a landing is written to."""
+        if not self.lands_at:
+            return self
+        below = self.path.relative_to(self.root).parts
+        return replace(self, path=Path(self.lands_at), root=Path(self.lands_at).parents[len(below) - 1], lands_at="")
 
     @property
     def id(self) -> str:

@@ -80,7 +80,7 @@ def show(options: argparse.Namespace) -> ExitCode:
         return ExitCode.OK
     print(_row(summarise(folder)))
     print(f"folder    {folder}")
-    state, module = SessionState(), str(open_session(folder).task.path)
+    state, module = SessionState(), str(open_session(folder).task.landing.path)
     for event in stored:
         state.apply(event.event)
         if text := _line(event.event, module):

@@ -20,7 +20,7 @@ def edit_workspace_file(app: App[object], controller: SessionController, file: s
 
 def open_own_file(app: App[object], controller: SessionController, line: int) -> None:
     """Open the developer's own file."""
-    _edit(app, controller.task.path, line)
+    _edit(app, controller.task.landing.path, line)
 
 
 def open_output(app: App[object], controller: SessionController, call: Call) -> None:

@@ -107,7 +107,7 @@ def _plan(controller: SessionController, judged: Judged, rejected: set[tuple[str
     from agent.landing.index import lines_for, noted, project_root
     from agent.landing.kept import kept_of
 
-    task = controller.task
+    task = controller.task.landing
     original = controller.files.of(controller.state.files)
     files = controller.files.of(judged.files)
     signature = controller.state.profile["signature"] if controller.state.profile else ()
@@ -129,7 +129,7 @@ def _foresee(controller: SessionController, landing: Landing) -> list[StepBack]:
     from agent.landing.kept import name_of
     from agent.landing.taking_back import take_back
 
-    task, journal = controller.task, Journal(controller.folder)
+    task, journal = controller.task.landing, Journal(controller.folder)
     project = project_root(task.path)
     try:
         changes = [journal.change(entry) for entry in landing.files]
