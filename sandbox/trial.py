@@ -16,6 +16,7 @@ from sandbox.build.inspection import Inspection
 from sandbox.crew import Crew
 from sandbox.guard import check_source
 from sandbox.guard.extension import check_extensions
+from sandbox.guard.left_running import left_running
 from sandbox.guard.mappings import executable, foreign_code
 from sandbox.guard.names import POLICY_RULES
 from sandbox.guard.triton_libraries import TritonFolders, make_folders, tritons_own
@@ -242,7 +243,8 @@ class Trial:
             readable, writable = [*readable, self._triton.compiler], [self._triton.cache]
             given |= self._triton.variables
         worker = self._crew.start_worker(readable, self._extensions, given, writable)
-        self._mapped = executable(worker.family())
+        before = worker.family()
+        self._mapped = executable(before)
         request = {
             "op": "load",
             "folder": str(folder),
@@ -265,6 +267,7 @@ class Trial:
         except BaseException:
             worker.stop()
             raise
+        self._add_findings(tuple(left_running(worker.family(), before)))
         return worker
 
     def _verification(self) -> Verification:
