@@ -8,23 +8,27 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import json
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from app.commands.options import settings_from
+from agent.settings import Settings
+from app.commands.options import add_machine_options, settings_from
 from sandbox.errors import ExitCode, UsageError
 from sandbox.hotspots.command import Command, parse_command
+from sandbox.hotspots.gain import Gain, Measuring, measure_gains
 from sandbox.hotspots.pace import pace_of
-from sandbox.hotspots.rank import rank
+from sandbox.hotspots.rank import Hotspot, rank
 from sandbox.hotspots.recording import Recording, read_recording
 from sandbox.hotspots.refusal import in_words, require_modules
 from sandbox.hotspots.run import Limits, RunEnd, watch
 from sandbox.machine.scratch import scratch_folder
 
 CAPTURE_BYTES = 256 * 1024 * 1024
+MEASURING_SECONDS = 180.0
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -37,8 +41,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--steps", type=int, default=0, metavar="N", help="watch for N steps, if that is sooner")
     parser.add_argument("--save", type=Path, metavar="FOLDER", help="keep the recording in a new folder")
+    parser.add_argument(
+        "--measure",
+        type=int,
+        default=3,
+        metavar="N",
+        help="time the first N classes eager and compiled, beside a plain copy (default 3; 0: none)",
+    )
     parser.add_argument("--json", action="store_true", help="print the ranking as JSON")
-    parser.add_argument("--python", metavar="PATH", help="your project's interpreter or virtual environment")
+    add_machine_options(parser)
 
 
 def main(options: argparse.Namespace) -> ExitCode:
@@ -52,7 +63,11 @@ def main(options: argparse.Namespace) -> ExitCode:
         recording = read_recording(folder)
         _tell_end(end)
         require_modules(recording, end, command)
-        print(_as_json(command, end, recording) if options.json else _as_text(recording))
+        hotspots = rank(recording)
+        gains = _measure(hotspots, folder, recording, options.measure, settings)
+        print(
+            _as_json(command, end, recording, hotspots, gains) if options.json else _as_text(recording, hotspots, gains)
+        )
     return ExitCode.OK
 
 
@@ -79,24 +94,40 @@ def _recording_folder(save: Path | None) -> Iterator[Path]:
     yield save.resolve()
 
 
-def _as_text(recording: Recording) -> str:
-    from app.hotspots_report import PIPED_WIDTH, ranking_table, run_lines
+def _measure(
+    hotspots: Sequence[Hotspot], folder: Path, recording: Recording, count: int, settings: Settings
+) -> dict[str, Gain]:
+    names = {key: name for process in recording.processes for key, name in process.captures.items()}
+    how = Measuring(count, MEASURING_SECONDS, settings.device, settings.isolation, settings.cache)
+    return measure_gains(hotspots, folder / "captures", names, how, narrate)
+
+
+def _as_text(recording: Recording, hotspots: Sequence[Hotspot], gains: Mapping[str, Gain]) -> str:
+    from app.hotspots_report import PIPED_WIDTH, ranking_tables, run_lines
 
     screen = sys.stdout.isatty()
     width = shutil.get_terminal_size().columns if screen else PIPED_WIDTH
-    table = ranking_table(rank(recording), width=width, colour=screen, root=Path.cwd())
-    return "\n".join([*run_lines(recording, pace_of(recording)), "", table])
+    tables = ranking_tables(hotspots, gains, width=width, colour=screen, root=Path.cwd())
+    return "\n".join([*run_lines(recording, pace_of(recording)), "", tables])
 
 
-def _as_json(command: Command, end: RunEnd, recording: Recording) -> str:
-    import dataclasses
-
+def _as_json(
+    command: Command, end: RunEnd, recording: Recording, hotspots: Sequence[Hotspot], gains: Mapping[str, Gain]
+) -> str:
+    first = recording.processes[0]
+    told = [{"share": each.share, "target": each.target, **dataclasses.asdict(each)} for each in hotspots]
+    for each in told:
+        gain = gains.get(f"{each['module']}:{each['name']}")
+        each["gain"] = dataclasses.asdict(gain) if gain else None
     data = {
         "schema": "warpsmith.hotspots/1",
         "command": command.text,
         "status": end.status,
         "seconds": end.seconds,
+        "device": first.gpu or "cpu",
+        "torch": first.torch,
+        "processes": len(recording.processes),
         "pace": dataclasses.asdict(pace_of(recording)),
-        "hotspots": [{**dataclasses.asdict(each), "share": each.share} for each in rank(recording)],
+        "hotspots": told,
     }
     return json.dumps(data)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -30,7 +31,8 @@ class Hotspot:
         origin: ``torch`` for torch's own, ``package`` for what is installed, ``project`` for the rest.
         unopened: Why it cannot be opened in a session; empty where it can.
         compiled: Whether these calls ran through ``torch.compile`` already, as a whole.
-        forward: Share of the forward calls, without the project's and packages' other classes below, with torch's own.
+        forward: Share of the forward calls, without the project's and packages' other classes below, with torch's own;
+            of a class of torch's, its own share alone.
         backward: The same of the backward pass.
         total: Share of forward and backward with everything below.
         calls_per_step: Of one process.
@@ -57,6 +59,16 @@ class Hotspot:
     def share(self) -> float:
         """What it is ranked by: its share of the device's time, forward and backward."""
         return self.forward.device + self.backward.device
+
+    @property
+    def key(self) -> str:
+        """What captures name it by: ``module:Class``."""
+        return f"{self.module}:{self.name}"
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether its calls computed on a GPU."""
+        return any(variant.device == "cuda" for variant in self.variants)
 
     @property
     def target(self) -> str:
@@ -91,8 +103,8 @@ def _hotspot(records: Sequence[ClassRecord], whole: Times, steps: int) -> Hotspo
         origin,
         _unopened(first, origin),
         first.compiled,
-        _shares((each.mine for each in records), whole),
-        _shares((each.backward_mine for each in records), whole),
+        _shares((each.own if each.from_torch else each.mine for each in records), whole),
+        _shares((each.backward_own if each.from_torch else each.backward_mine for each in records), whole),
         _shares((time for each in records for time in (each.total, each.backward_total)), whole),
         calls / steps if steps else float(calls),
         spent.device / calls,
@@ -133,7 +145,21 @@ def _unopened(record: ClassRecord, origin: Origin) -> str:
         return "it is defined inside a function or a class"
     if Path(record.file).name == "__init__.py":
         return "it is in a package's __init__.py"
+    if record.module == "__main__" and runs_on_import(Path(record.file)):
+        return "its file is the script, which runs when it is imported; put it under if __name__ == '__main__'"
     return ""
+
+
+def runs_on_import(script: Path) -> bool:
+    """Tell whether a script does its work at its top level, so that its classes cannot be had without that."""
+    try:
+        body = ast.parse(script.read_bytes()).body
+    except (OSError, ValueError, SyntaxError):
+        return False
+    guarded = any(isinstance(node, ast.If) and "__name__" in ast.unparse(node.test) for node in body)
+    works = (ast.For, ast.While, ast.With, ast.Try)
+    calls = (node for node in body if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call))
+    return not guarded and (any(isinstance(node, works) for node in body) or next(calls, None) is not None)
 
 
 def _counted(windows: Sequence[Window]) -> list[Window]:
