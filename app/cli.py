@@ -25,6 +25,7 @@ COMMANDS = {
     "run": "the same session without a screen",
     "check": "judge a candidate: build, guard, verify, profile",
     "hotspots": "run your own script and rank its modules by their share of time",
+    "landed": "what has landed in this project: judge it again, retune, undo",
     "sessions": "list, show, resume and prune sessions",
     "doctor": "what this machine has, what is missing, how to mend it",
     "demo": "watch a bundled module get faster, with no key and no GPU needed",

@@ -19,10 +19,11 @@ def landing_message(kept: Kept, verdict: Verdict) -> str:
     return "\n".join(lines) + "\n"
 
 
-def undo_message(name: str, commit: str) -> str:
+def undo_message(name: str, commit: str = "") -> str:
     """Return the message of the commit that takes a landing's back."""
     path, _, class_name = name.rpartition(":")
-    return f"Take back the kernels of {class_name} ({path})\n\nThis reverts commit {commit}.\n"
+    reverted = f"\nThis reverts commit {commit}.\n" if commit else ""
+    return f"Take back the kernels of {class_name} ({path})\n{reverted}"
 
 
 def redo_message(name: str, commit: str) -> str:

@@ -498,7 +498,7 @@ def changes_for(world: World) -> list[FileChange]:
     before = read(world.module) or b""
     folder = world.module.parent / "blocks_kernels"
     return [
-        FileChange(world.module, before, before.replace(b"x * 2 + 1", b"fused(x)")),
+        FileChange(world.module, before, before.replace(b"x * 2 + 1", b"fused(x)").replace(b"X * 2 + 1", b"FUSED(X)")),
         FileChange(folder / "__init__.py", None, b"def fused(x): ...\n"),
         FileChange(folder / "fused.cpp", None, b"int fused() { return 0; }\n"),
         FileChange(folder / "common/types/half.h", None, b"\xff\x00binary"),

@@ -1,0 +1,209 @@
+"""What is done with a landing later: judged again, opened to be tuned again, taken back; by the project's index alone."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from agent import events as ev
+from agent.landing.again import original_of, prepare_again, restored, task_of
+from agent.landing.change import FileChange
+from agent.landing.commit import Commit, Place, find_place
+from agent.landing.deed import Journal, carry_out, conclude
+from agent.landing.folder import read_record
+from agent.landing.index import lines_for, noted
+from agent.landing.kept import ENVIRONMENT, Kept, text_sha256
+from agent.landing.message import undo_message
+from agent.landing.standing import is_as_landed, record_of, standing
+from agent.landing.taking_back import take_back
+from agent.landing.write import read
+from agent.session import SESSION_FILE, create_session, open_session
+from agent.settings import Settings
+from agent.state import SessionState
+from agent.store import SessionWriter, read_events, write_atomically
+from agent.stream import Stream
+from agent.undo_desk import UndoDesk
+from sandbox.errors import UsageError
+from sandbox.isolation import best_isolation
+from sandbox.judge import Judge
+from sandbox.machine.scratch import scratch_folder
+from sandbox.progress import Progress
+from sandbox.snapshot import write_snapshot
+from sandbox.verdict import Verdict
+
+_ANOTHER = b"\0what landed is not known any more\0"
+"""What landed, where it was edited since: no file is like it."""
+
+
+@dataclass(frozen=True)
+class TakenBack:
+    """What an undo did: to each file, in which commit if one was made, and what is to be said of that."""
+
+    files: list[tuple[str, str]]
+    commit: str = ""
+    notes: tuple[str, ...] = ()
+    session: str = ""
+
+
+def judge_again(
+    project: Path, kept: Kept, settings: Settings, python: Path, device: str, progress: Progress
+) -> Verdict:
+    """Return a full verdict of a landing as it lies in the project, against its kept original.
+
+    Raises:
+        UsageError: Files of it are gone, or what makes its task is.
+        TaskError, EnvironmentFault: It cannot be judged here.
+    """
+    if device.partition(":")[0] != kept.device:
+        what = f"{kept.name} landed for {kept.device}, and this would judge it on {device}."
+        raise UsageError(what, where=kept.file, next_step=f"Judge it with --device {kept.device}, where there is one.")
+    with scratch_folder("warpsmith-landed-") as scratch:
+        again = prepare_again(project, kept, python, device, scratch / "project")
+        candidate = write_snapshot(again.files, scratch / "candidate")
+        isolation = best_isolation(settings.isolation or None)
+        with Judge(again.spec, isolation=isolation, cache=settings.cache, scratch=scratch, progress=progress) as judge:
+            return judge.check(candidate, "full", progress=progress, landed=again.form)
+
+
+def note_verdict(project: Path, kept: Kept, verdict: Verdict, settings: Settings) -> None:
+    """Let the index say what a new verdict says of a landing.
+
+    Raises:
+        LandingRefused: The index cannot be written.
+    """
+    gains = verdict.profile.speedup if verdict.profile is not None else {}
+    now = replace(
+        kept,
+        reward=verdict.reward if verdict.reward is not None else 0,
+        speedup={key: (round(g.ratio, 4), round(g.low, 4), round(g.high, 4)) for key, g in gains.items()},
+        environment={key: str(verdict.environment[key]) for key in ENVIRONMENT if verdict.environment.get(key)},
+    )
+    _carried_out(noted(project, kept.name, lines_for(now)), project, kept, settings)
+
+
+def slower(verdict: Verdict) -> bool:
+    """Whether a landing is slower than its original by a verdict, the whole interval."""
+    eager = verdict.profile.speedup.get("eager") if verdict.profile is not None else None
+    return eager is not None and eager.high < 1
+
+
+def session_to_retune(project: Path, kept: Kept, settings: Settings, python: Path, device: str) -> Path:
+    """Make a session on the original of a landing, which lands in its place, and return the session's folder.
+
+    Raises:
+        UsageError: The class was edited since it landed, or files of it are gone.
+    """
+    now = standing(project, kept)
+    if now.state != "fresh":
+        what = f"{kept.name} cannot be tuned again as it is: {'; '.join(now.reasons)}."
+        next_step = f"Take it back (warpsmith landed undo {kept.class_name} --partly), then open the module anew."
+        raise UsageError(what, where=kept.file, next_step=next_step)
+    task = task_of(project, kept, python, device)
+    original_of(project, kept)
+    folder = create_session(task, settings, settings.home)
+    try:
+        spec = restored(task, project, kept, folder / "original").with_changes(lands_at=str(task.path))
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    data = json.loads((folder / SESSION_FILE).read_bytes())
+    write_atomically(folder / SESSION_FILE, json.dumps({**data, "task": spec.to_json()}, indent=1).encode())
+    return folder
+
+
+def undo_landing(
+    project: Path, kept: Kept, settings: Settings, *, partly: bool = False, commit: bool = False
+) -> TakenBack:
+    """Take a landing back: as its session would, where that is on this machine, else by the folder that landed.
+
+    Args:
+        project: The project.
+        kept: The landing.
+        settings: Their ``home`` holds the sessions.
+        partly: Take back what can be, where files were edited since.
+        commit: Make one commit of it, also where the landing was none.
+
+    Raises:
+        LandingRefused: Files were edited since, or the tree cannot be written.
+        UsageError: The session is open in another Warpsmith; or files of the landing are gone.
+    """
+    recorded = _recorded(project, kept, settings)
+    if recorded is not None and not commit:
+        return _undo_in_session(*recorded, partly=partly)
+    changes = _changes_of(project, kept)
+    steps = take_back(changes, project, kept.name, partly=partly)
+    todo = [step.change for step in steps if step.change is not None]
+    place = find_place(todo) if commit else None
+    made = _carried_out(todo, project, kept, settings, place)
+    files = [(str(step.path), step.outcome) for step in steps]
+    return TakenBack(files, made.new if made else "", place.notes if place else ())
+
+
+def _recorded(project: Path, kept: Kept, settings: Settings) -> tuple[Path, int] | None:
+    """Return the session of a landing and its number there, if it is on this machine and the landing stands."""
+    folder = settings.home / "sessions" / kept.session
+    if not kept.session or Path(kept.session).name != kept.session or not (folder / SESSION_FILE).is_file():
+        return None
+    state = SessionState()
+    for stored in read_events(folder):
+        state.apply(stored.event)
+    path = str(project / kept.file)
+    numbers = [n for n in state.landings_standing if any(each["path"] == path for each in state.landings[n].files)]
+    return (folder, numbers[-1]) if numbers else None
+
+
+def _undo_in_session(folder: Path, landing: int, *, partly: bool) -> TakenBack:
+    state, writer = SessionState(), SessionWriter(folder)
+    try:
+        for stored in read_events(folder):
+            state.apply(stored.event)
+        stream = Stream(writer, os.open(os.devnull, os.O_WRONLY), state)
+        desk = UndoDesk(open_session(folder).task, stream)
+        desk.recover()
+        asyncio.run(desk.undo(landing, partly=partly))
+    finally:
+        writer.close()
+    undone: ev.Undone = state.undone[landing]
+    files = [(each["path"], each["outcome"]) for each in undone.files]
+    return TakenBack(files, undone.commit, tuple(undone.notes), folder.name)
+
+
+def _changes_of(project: Path, kept: Kept) -> list[FileChange]:
+    """Return what a landing wrote, as far as the project still tells; a file edited since counts as edited."""
+    path, record = project / kept.file, record_of(project, kept)
+    held = read(record)
+    changes = [_new(record, text_sha256(held) == kept.record_sha256)] if held is not None else []
+    for name, sha256 in read_record(held).get("files", {}).items():
+        each = path.parent / name
+        content = read(each)
+        if content is not None and each != path:
+            changes.append(_new(each, is_as_landed(content, sha256)))
+    if kept.kind == "module":
+        current = read(path)
+        as_landed = current is not None and text_sha256(current) == kept.file_sha256
+        changes.insert(0, FileChange(path, original_of(project, kept), current if as_landed else _ANOTHER))
+    return changes
+
+
+def _new(path: Path, as_landed: bool) -> FileChange:
+    return FileChange(path, None, read(path) if as_landed else _ANOTHER)
+
+
+def _carried_out(
+    changes: list[FileChange], project: Path, kept: Kept, settings: Settings, place: Place | None = None
+) -> Commit | None:
+    """Carry out changes with a journal of this project's, after settling what an earlier one left."""
+    folder = hashlib.sha256(os.fsencode(project)).hexdigest()[:16]
+    journal = Journal(settings.home / "landed" / folder)
+    left = journal.pending()
+    if left is not None:
+        conclude(left)
+        journal.end()
+    made = carry_out(changes, journal, {"name": kept.name}, place, undo_message(kept.name))
+    journal.end()
+    return made
