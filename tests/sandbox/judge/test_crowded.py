@@ -33,7 +33,8 @@ CACHED = MODEL_NEW.replace(
 def crowded(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Iterator[Judge]:
     folder = tmp_path_factory.mktemp("crowded")
     spec = write_task(folder, reference(UNIT // 4 // COLUMNS, COLUMNS))
-    limits = replace(LIMITS, device_memory=int(3 * UNIT / 0.6), call_seconds=30.0)
+    quick = replace(LIMITS.quick, cases=2, placements=1)
+    limits = replace(LIMITS, device_memory=int(3 * UNIT / 0.6), call_seconds=30.0, quick=quick)
     with Judge(spec, isolation=best_isolation(), cache=cache, scratch=folder / "scratch", limits=limits) as judge:
         yield judge
 
