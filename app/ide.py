@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.actions import parse
 from textual.app import App, SystemCommand
@@ -25,7 +25,10 @@ from app.text.plain import clean
 from app.theme import THEMES, VARIABLE_DEFAULTS, choose_theme
 from sandbox.errors import ExitCode, UsageError
 
-__all__ = ["WarpsmithApp", "require_terminal", "run_ide", "run_picker"]
+if TYPE_CHECKING:
+    from sandbox.hotspots.ranking import Ranking
+
+__all__ = ["WarpsmithApp", "require_terminal", "run_hotspots", "run_ide", "run_picker"]
 
 
 def run_ide(folder: Path, *, autostart: bool = False, keymap: Mapping[str, str] | None = None) -> int:
@@ -55,6 +58,18 @@ def run_picker(root: Path, settings: Settings, *, keymap: Mapping[str, str] | No
     from app.screens.picker import PickerScreen
 
     return _run(WarpsmithApp(PickerScreen(root, settings), settings.home, keymap or {}))
+
+
+def run_hotspots(ranking: Ranking, settings: Settings, *, keymap: Mapping[str, str] | None = None) -> int:
+    """Let the developer pick a module from a ranking, then go on as :func:`run_ide`; return the exit code.
+
+    Raises:
+        UsageError: There is no terminal.
+    """
+    require_terminal()
+    from app.screens.hotspots import HotspotsScreen
+
+    return _run(WarpsmithApp(HotspotsScreen(ranking, settings), settings.home, keymap or {}))
 
 
 def _run(app: WarpsmithApp) -> int:

@@ -7,25 +7,21 @@ it was watched for long enough. What it prints goes to stderr. Exit code 0: ther
 from __future__ import annotations
 
 import argparse
-import contextlib
-import dataclasses
 import json
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from agent.kept_recordings import new_recording
 from agent.settings import Settings
-from app.commands.options import add_machine_options, settings_from
+from app.commands.options import add_machine_options, add_model_options, settings_from
 from sandbox.errors import ExitCode, UsageError
-from sandbox.hotspots.command import Command, parse_command
+from sandbox.hotspots.command import parse_command
 from sandbox.hotspots.gain import Gain, Measuring, measure_gains
-from sandbox.hotspots.pace import pace_of
-from sandbox.hotspots.rank import Hotspot, rank
-from sandbox.hotspots.recording import Recording, read_recording
+from sandbox.hotspots.ranking import Ranking, keep_run, read_ranking
+from sandbox.hotspots.recording import read_recording
 from sandbox.hotspots.refusal import in_words, require_modules
 from sandbox.hotspots.run import Limits, RunEnd, watch
-from sandbox.machine.scratch import scratch_folder
 
 CAPTURE_BYTES = 256 * 1024 * 1024
 MEASURING_SECONDS = 180.0
@@ -34,13 +30,14 @@ MEASURING_SECONDS = 180.0
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
     parser.add_argument(
-        "words", metavar="COMMAND", nargs="+", help='"python train.py --lr 1e-3", or -- python train.py'
+        "words", metavar="COMMAND", nargs="*", help='"python train.py --lr 1e-3", or -- python train.py'
     )
     parser.add_argument(
-        "--seconds", type=float, default=60.0, help="how long to watch from the first module call on (default 60)"
+        "--seconds", type=float, default=60.0, help="how long to watch once the first steps are over (default 60)"
     )
     parser.add_argument("--steps", type=int, default=0, metavar="N", help="watch for N steps, if that is sooner")
-    parser.add_argument("--save", type=Path, metavar="FOLDER", help="keep the recording in a new folder")
+    parser.add_argument("--save", type=Path, metavar="FOLDER", help="keep the recording there, in a new folder")
+    parser.add_argument("--show", type=Path, metavar="FOLDER", help="rank a recording that was kept, and run nothing")
     parser.add_argument(
         "--measure",
         type=int,
@@ -48,27 +45,33 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="time the first N classes eager and compiled, beside a plain copy (default 3; 0: none)",
     )
+    parser.add_argument(
+        "--open",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="show the ranking in the IDE, where Enter opens a session (default: where stdout is a terminal)",
+    )
     parser.add_argument("--json", action="store_true", help="print the ranking as JSON")
+    add_model_options(parser)
     add_machine_options(parser)
 
 
 def main(options: argparse.Namespace) -> ExitCode:
-    """Run the command, then print the ranking."""
+    """Run the command, then print the ranking, and open it where that is wanted."""
+    opens = options.open if options.open is not None else sys.stdout.isatty() and not options.json
+    if options.open:
+        from app.ide import require_terminal
+
+        require_terminal()
     settings = settings_from(options)
-    command = parse_command(options.words, python=settings.python)
-    limits = Limits(options.seconds, options.steps, CAPTURE_BYTES)
-    with _recording_folder(options.save) as folder:
-        narrate(f"{command.text}  (for {limits.seconds:g} s from its first module call on)")
-        end = watch(command, folder, limits, narrate)
-        recording = read_recording(folder)
-        _tell_end(end)
-        require_modules(recording, end, command)
-        hotspots = rank(recording)
-        gains = _measure(hotspots, folder, recording, options.measure, settings)
-        print(
-            _as_json(command, end, recording, hotspots, gains) if options.json else _as_text(recording, hotspots, gains)
-        )
-    return ExitCode.OK
+    ranking = read_ranking(options.show.resolve()) if options.show else _record(options, settings)
+    ranking = ranking.with_gains(_gains(ranking, options.measure, settings))
+    print(json.dumps(ranking.to_json()) if options.json else as_text(ranking))
+    if not opens:
+        return ExitCode.OK
+    from app.ide import run_hotspots
+
+    return ExitCode(run_hotspots(ranking, settings))
 
 
 def narrate(text: str) -> None:
@@ -76,58 +79,42 @@ def narrate(text: str) -> None:
     print(f"hotspots {text}", file=sys.stderr, flush=True)
 
 
-def _tell_end(end: RunEnd) -> None:
-    how = "ended by warpsmith" if end.status is None else in_words(end.status)
-    narrate(f"the command ran for {end.seconds:.1f} s: {how}")
-
-
-@contextlib.contextmanager
-def _recording_folder(save: Path | None) -> Iterator[Path]:
-    """Give the folder that processes record into: the one to be kept, or one that goes again."""
-    if save is None:
-        with scratch_folder("warpsmith-hotspots-") as folder:
-            yield folder
-        return
-    if save.exists() and (not save.is_dir() or any(save.iterdir())):
-        raise UsageError("This folder is not empty.", where=str(save), next_step="Name a new one.")
-    save.mkdir(parents=True, exist_ok=True)
-    yield save.resolve()
-
-
-def _measure(
-    hotspots: Sequence[Hotspot], folder: Path, recording: Recording, count: int, settings: Settings
-) -> dict[str, Gain]:
-    names = {key: name for process in recording.processes for key, name in process.captures.items()}
-    how = Measuring(count, MEASURING_SECONDS, settings.device, settings.isolation, settings.cache)
-    return measure_gains(hotspots, folder / "captures", names, how, narrate)
-
-
-def _as_text(recording: Recording, hotspots: Sequence[Hotspot], gains: Mapping[str, Gain]) -> str:
+def as_text(ranking: Ranking) -> str:
+    """Return the ranking for people, as wide as their terminal."""
     from app.hotspots_report import PIPED_WIDTH, ranking_tables, run_lines
 
     screen = sys.stdout.isatty()
     width = shutil.get_terminal_size().columns if screen else PIPED_WIDTH
-    tables = ranking_tables(hotspots, gains, width=width, colour=screen, root=Path.cwd())
-    return "\n".join([*run_lines(recording, pace_of(recording)), "", tables])
+    tables = ranking_tables(ranking.hotspots, ranking.gains, width=width, colour=screen, root=Path.cwd())
+    return "\n".join([*run_lines(ranking.recording, ranking.pace), "", tables])
 
 
-def _as_json(
-    command: Command, end: RunEnd, recording: Recording, hotspots: Sequence[Hotspot], gains: Mapping[str, Gain]
-) -> str:
-    first = recording.processes[0]
-    told = [{"share": each.share, "target": each.target, **dataclasses.asdict(each)} for each in hotspots]
-    for each in told:
-        gain = gains.get(f"{each['module']}:{each['name']}")
-        each["gain"] = dataclasses.asdict(gain) if gain else None
-    data = {
-        "schema": "warpsmith.hotspots/1",
-        "command": command.text,
-        "status": end.status,
-        "seconds": end.seconds,
-        "device": first.gpu or "cpu",
-        "torch": first.torch,
-        "processes": len(recording.processes),
-        "pace": dataclasses.asdict(pace_of(recording)),
-        "hotspots": told,
-    }
-    return json.dumps(data)
+def _record(options: argparse.Namespace, settings: Settings) -> Ranking:
+    """Run the command and rank what it recorded."""
+    command = parse_command(options.words, python=settings.python)
+    limits = Limits(options.seconds, options.steps, CAPTURE_BYTES)
+    folder = _own_folder(options.save) if options.save else new_recording(settings.home)
+    narrate(f"{command.text}  (for {limits.seconds:g} s once its first steps are over)")
+    end = watch(command, folder, limits, narrate)
+    _tell_end(end)
+    require_modules(read_recording(folder), end, command)
+    keep_run(folder, options.words, command, settings.python, limits, end)
+    narrate(f"the recording is in {folder}")
+    return read_ranking(folder)
+
+
+def _tell_end(end: RunEnd) -> None:
+    how = "ended, as Ctrl-C ends it" if end.status is None else in_words(end.status)
+    narrate(f"the command ran for {end.seconds:.1f} s: {how}")
+
+
+def _own_folder(save: Path) -> Path:
+    if save.exists() and (not save.is_dir() or any(save.iterdir())):
+        raise UsageError("This folder is not empty.", where=str(save), next_step="Name a new one.")
+    save.mkdir(parents=True, exist_ok=True)
+    return save.resolve()
+
+
+def _gains(ranking: Ranking, count: int, settings: Settings) -> dict[str, Gain]:
+    how = Measuring(count, MEASURING_SECONDS, settings.device, settings.isolation, settings.cache)
+    return measure_gains(ranking.hotspots, ranking.captures, how, narrate)

@@ -6,7 +6,7 @@ Measured as everything is, by a judge in fresh processes of the developer's inte
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -72,14 +72,13 @@ class Measuring:
 
 
 def measure_gains(
-    hotspots: Sequence[Hotspot], captures: Path, names: dict[str, str], how: Measuring, say: Say
+    hotspots: Sequence[Hotspot], captures: Mapping[str, Path], how: Measuring, say: Say
 ) -> dict[str, Gain]:
     """Return what there is to gain in the first classes that can be opened, by their ``module:Class``.
 
     Args:
         hotspots: The largest share first.
-        captures: The folder of the captures.
-        names: The name of the folder of each class's capture, by ``module:Class``.
+        captures: The folder of each class's capture, by ``module:Class``.
         how: Which, for how long, and where.
         say: Narrates.
     """
@@ -87,12 +86,12 @@ def measure_gains(
     end = time.monotonic() + how.seconds
     for each in [hotspot for hotspot in hotspots if not hotspot.unopened][: how.count]:
         left = end - time.monotonic()
-        if each.key not in names:
+        if each.key not in captures:
             found[each.key] = Gain(unknown="it was not captured")
         elif left <= 0:
             found[each.key] = Gain(unknown="there was no time left")
         else:
-            found[each.key] = _measure(captures / names[each.key], each, how, left, say)
+            found[each.key] = _measure(captures[each.key], each, how, left, say)
     return found
 
 

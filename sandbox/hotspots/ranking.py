@@ -1,0 +1,134 @@
+"""A ranking: what was run, what it recorded, and what was made of it; kept in the recording's folder beside it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sandbox.errors import UsageError
+from sandbox.hotspots.command import Command
+from sandbox.hotspots.gain import Gain
+from sandbox.hotspots.pace import Pace, pace_of
+from sandbox.hotspots.rank import Hotspot, rank
+from sandbox.hotspots.recording import Recording, read_recording
+from sandbox.hotspots.run import Limits, RunEnd
+
+SCHEMA = "warpsmith.hotspots/1"
+_RUN_FILE = "run.json"
+_CAPTURES = "captures"
+
+
+@dataclass(frozen=True)
+class Run:
+    """What was run: the command as it was typed, where, for how long, and how it ended."""
+
+    words: tuple[str, ...]
+    text: str
+    directory: str
+    python: str
+    seconds: float
+    steps: int
+    status: int | None
+    took: float
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """A run, its recording, and the classes by their share of the time.
+
+    Attributes:
+        folder: The recording's folder.
+        run, recording, pace, hotspots: What was run and what it gave.
+        gains: What there is to gain, by ``Hotspot.key``, of those classes where that was measured.
+    """
+
+    folder: Path
+    run: Run
+    recording: Recording
+    pace: Pace
+    hotspots: tuple[Hotspot, ...]
+    gains: Mapping[str, Gain] = field(default_factory=dict)
+
+    @property
+    def captures(self) -> dict[str, Path]:
+        """The folder of each class's capture, by ``Hotspot.key``."""
+        named = {key: name for process in self.recording.processes for key, name in process.captures.items()}
+        return {key: self.folder / _CAPTURES / name for key, name in named.items()}
+
+    def with_gains(self, gains: Mapping[str, Gain]) -> Ranking:
+        """Return it with what there is to gain."""
+        return dataclasses.replace(self, gains=gains)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON data, without the recording's own."""
+        first = self.recording.processes[0]
+        captures = self.captures
+        return {
+            "schema": SCHEMA,
+            "command": self.run.text,
+            "status": self.run.status,
+            "seconds": self.run.took,
+            "device": first.gpu or "cpu",
+            "torch": first.torch,
+            "processes": len(self.recording.processes),
+            "steps": self.recording.steps,
+            "pace": dataclasses.asdict(self.pace),
+            "hotspots": [self._told(each, captures.get(each.key)) for each in self.hotspots],
+        }
+
+    def _told(self, each: Hotspot, capture: Path | None) -> dict[str, Any]:
+        gain = self.gains.get(each.key)
+        return {
+            "share": each.share,
+            "target": each.target,
+            **dataclasses.asdict(each),
+            "gain": dataclasses.asdict(gain) if gain else None,
+            "capture": str(capture) if capture else None,
+        }
+
+
+def keep_run(folder: Path, words: Sequence[str], command: Command, python: str, limits: Limits, end: RunEnd) -> None:
+    """Write beside a recording what was run, so that it can be run again."""
+    run = Run(
+        tuple(words), command.text, str(Path.cwd()), python, limits.seconds, limits.steps, end.status, end.seconds
+    )
+    (folder / _RUN_FILE).write_text(json.dumps(dataclasses.asdict(run), indent=1))
+
+
+def read_run(folder: Path) -> Run:
+    """Return what was run for a recording.
+
+    Raises:
+        UsageError: There is no recording.
+    """
+    try:
+        data = json.loads((folder / _RUN_FILE).read_bytes())
+        return Run(**{**data, "words": tuple(data["words"])})
+    except (OSError, ValueError, TypeError) as error:
+        raise UsageError(
+            "There is no recording in this folder.",
+            where=str(folder),
+            next_step='Make one with: warpsmith hotspots "python train.py" --save FOLDER',
+        ) from error
+
+
+def read_ranking(folder: Path) -> Ranking:
+    """Rank what a folder holds.
+
+    Raises:
+        UsageError: There is no recording of any module.
+    """
+    run, recording = read_run(folder), read_recording(folder)
+    if not recording.processes:
+        raise UsageError("This recording is of no module.", where=str(folder), next_step="Record again.")
+    return Ranking(folder, run, recording, pace_of(recording), tuple(rank(recording)))
+
+
+def again(run: Run) -> str:
+    """Return the words that run it again, for a shell."""
+    return run.words[0] if len(run.words) == 1 else shlex.join(run.words)
