@@ -42,6 +42,7 @@ class Expected:
         self.strides = None if record["strides"] is None else tuple(record["strides"])
         self.device = device
         self.ranges = ranges if self.strides is None else {}
+        self._shown = _shape_text(self.shape, self.ranges)
         self._fixed = [(dim, size) for dim, size in enumerate(self.shape) if dim not in self.ranges]
 
     def differs(self, tensor: torch.Tensor, compiling: bool) -> str:
@@ -51,7 +52,7 @@ class Expected:
         if tensor.dtype is not self.dtype:
             return f"{self.name} is not {self.dtype}"
         if not self._fits(tensor, compiling):
-            return f"the shape of {self.name} is not {self._shown()}"
+            return f"the shape of {self.name} is not {self._shown}"
         if tensor.device.type != self.device:
             return f"{self.name} is not on {self.device}"
         if not (tensor.is_contiguous() if self.strides is None else tensor.stride() == self.strides):
@@ -79,15 +80,6 @@ class Expected:
         if any(tensor.shape[dim] != size for dim, size in self._fixed):
             return False
         return all(low <= tensor.shape[dim] <= high for dim, (low, high) in self.ranges.items())
-
-    def _shown(self) -> str:
-        if not self.ranges:
-            return str(self.shape)
-        sizes = [
-            f"{self.ranges[dim][0]} to {self.ranges[dim][1]}" if dim in self.ranges else str(size)
-            for dim, size in enumerate(self.shape)
-        ]
-        return f"({', '.join(sizes)})"
 
 
 class Contract:
@@ -224,6 +216,13 @@ def _is_traced() -> bool:
 def _is_open(tensor: torch.Tensor) -> bool:
     """Whether an export leaves a size open: to compare it with a number would fix it, against the developer's word."""
     return _is_exporting() and any(isinstance(size, torch.SymInt) for size in tensor.shape)
+
+
+def _shape_text(shape: tuple[int, ...], ranges: dict[int, tuple[int, int]]) -> str:
+    if not ranges:
+        return str(shape)
+    sizes = [f"{ranges[dim][0]} to {ranges[dim][1]}" if dim in ranges else str(n) for dim, n in enumerate(shape)]
+    return f"({', '.join(sizes)})"
 
 
 def _dimension(text: str) -> tuple[str, int]:

@@ -100,6 +100,23 @@ extern "C" int fused_block(const float* x, const float* weight, const float* by,
 }
 """
 
+CUDA_KERNEL = """\
+#include <cstdint>
+#include "constants.h"
+
+__global__ void fused_block_kernel(const float* x, const float* weight, const float* by, const float* shift, float* out,
+                                   int64_t n, int64_t width, float eps) {
+    const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (i < n) out[i] = tanhf(FACTOR * x[i] * by[i % width] * weight[i % width] + (shift ? shift[i] : 0.0f) + eps);
+}
+
+extern "C" int fused_block(const float* x, const float* weight, const float* by, const float* shift, float* out,
+                           int64_t n, int64_t width, float eps, cudaStream_t stream) {
+    fused_block_kernel<<<(n + 255) / 256, 256, 0, stream>>>(x, weight, by, shift, out, n, width, eps);
+    return (int)cudaGetLastError();
+}
+"""
+
 SIGNATURE = (
     "x: float32 [4, 8] contiguous",
     "weight: float32 [8] contiguous",
@@ -174,6 +191,29 @@ import torch
 from torch import nn
 torch.manual_seed(0)
 """
+
+
+CHECKS = """
+from shop import blocks_kernels
+from shop.blocks import Block, Result
+
+def original(m, x, shift=0.0):
+    y = x * 2 * m.scale.by * m.weight + shift
+    return torch.tanh(y + m.eps) if m.squash else y
+
+def ran(way, call, expected):
+    before = blocks_kernels.counts()
+    result = call()
+    after = blocks_kernels.counts()
+    for key in ("fused", "original"):
+        assert after[key] - before[key] == (key == way), (way, after["reasons"], caught)
+    assert type(result) is Result, "the record is the module's own"
+    torch.testing.assert_close(result.value, expected)
+
+m = Block(8).eval()
+x = torch.randn(4, 8)
+"""
+"""What scripts of tests begin with: ``ran`` makes a call and looks which way it went."""
 
 
 def run(root: Path, code: str, **env: str) -> str:

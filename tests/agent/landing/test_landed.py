@@ -3,36 +3,13 @@
 from __future__ import annotations
 
 import concurrent.futures
-import os
 from pathlib import Path
 
 import pytest
 
 from agent.landing import land, undo
-from sandbox.machine.devices import list_gpus
-from tests.agent.landing.example import CANDIDATE, KERNEL, ORIGINAL, accepted, make_project, planned, run
+from tests.agent.landing.example import CANDIDATE, CHECKS, KERNEL, ORIGINAL, accepted, make_project, planned, run
 from tests.agent.landing.repositories import picture
-
-CHECKS = """
-from shop import blocks_kernels
-from shop.blocks import Block, Result
-
-def original(m, x, shift=0.0):
-    y = x * 2 * m.scale.by * m.weight + shift
-    return torch.tanh(y + m.eps) if m.squash else y
-
-def ran(way, call, expected):
-    before = blocks_kernels.counts()
-    result = call()
-    after = blocks_kernels.counts()
-    for key in ("fused", "original"):
-        assert after[key] - before[key] == (key == way), (way, after["reasons"], caught)
-    assert type(result) is Result, "the record is the module's own"
-    torch.testing.assert_close(result.value, expected)
-
-m = Block(8).eval()
-x = torch.randn(4, 8)
-"""
 
 
 @pytest.fixture(scope="module")
@@ -339,55 +316,3 @@ def test_sources_that_were_not_packaged_leave_the_original(tmp_path: Path) -> No
     assert "fused_block.cpp is missing; install the package with its data files" in text, text
     """
     run(root, CHECKS + code.replace("\n    ", "\n"))
-
-
-CUDA_KERNEL = """\
-#include <cstdint>
-#include "constants.h"
-
-__global__ void fused_block_kernel(const float* x, const float* weight, const float* by, const float* shift, float* out,
-                                   int64_t n, int64_t width, float eps) {
-    const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-    if (i < n) out[i] = tanhf(FACTOR * x[i] * by[i % width] * weight[i % width] + (shift ? shift[i] : 0.0f) + eps);
-}
-
-extern "C" int fused_block(const float* x, const float* weight, const float* by, const float* shift, float* out,
-                           int64_t n, int64_t width, float eps, cudaStream_t stream) {
-    fused_block_kernel<<<(n + 255) / 256, 256, 0, stream>>>(x, weight, by, shift, out, n, width, eps);
-    return (int)cudaGetLastError();
-}
-"""
-
-
-@pytest.mark.gpu
-@pytest.mark.slow
-def test_on_a_gpu_too(tmp_path: Path) -> None:
-    root = tmp_path / "project"
-    spec = make_project(root).with_changes(device="cuda:0")
-    state = accepted()
-    state["kernels/fused_block.cu"] = CUDA_KERNEL.encode()
-    del state["kernels/fused_block.cpp"]
-    land(planned(spec, state, sm=f"sm_{list_gpus()[0].sm}"))
-    code = """
-    m, x = m.cuda(), x.cuda()
-    with torch.no_grad():
-        ran("fused", lambda: m(x), original(m, x))
-        ran("original", lambda: m(x[:2]), original(m, x[:2]))
-        ran("original", lambda: Block(8).eval()(x.cpu()), original(m.cpu(), x.cpu()))
-        m.cuda()
-        compiled = torch.compile(lambda x: m(x).value + 1, fullgraph=True)
-        torch.testing.assert_close(compiled(x), original(m, x) + 1)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            y = m(x).value
-        x.mul_(2)
-        graph.replay()
-        torch.testing.assert_close(y, original(m, x))
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            ran("fused", lambda: m(x), original(m, x))
-    m(x).value.sum().backward()
-    assert m.weight.grad.abs().sum() > 0
-    """
-    run(root, CHECKS + code.replace("\n    ", "\n"), CUDA_VISIBLE_DEVICES=os.environ.get("CUDA_VISIBLE_DEVICES", "0"))
