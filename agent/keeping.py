@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agent import events as ev
-from agent.landing.again import original_of, prepare_again, restored, task_of
+from agent.landing.again import original_of, prepare_again, restored, task_of, with_ends_of
 from agent.landing.change import FileChange
 from agent.landing.commit import Commit, Place, find_place
 from agent.landing.deed import Journal, carry_out, conclude
@@ -19,6 +19,7 @@ from agent.landing.folder import read_record
 from agent.landing.index import lines_for, noted
 from agent.landing.kept import ENVIRONMENT, Kept, text_sha256
 from agent.landing.message import undo_message
+from agent.landing.repository import GitFailed, Repository
 from agent.landing.standing import is_as_landed, record_of, standing
 from agent.landing.taking_back import take_back
 from agent.landing.write import read
@@ -38,6 +39,9 @@ from sandbox.verdict import Verdict
 
 _ANOTHER = b"\0what landed is not known any more\0"
 """What landed, where it was edited since: no file is like it."""
+
+_MOST_COMMITS = 50
+"""How many versions of a file are looked through for the one that landed."""
 
 
 @dataclass(frozen=True)
@@ -184,10 +188,27 @@ def _changes_of(project: Path, kept: Kept) -> list[FileChange]:
         if content is not None and each != path:
             changes.append(_new(each, is_as_landed(content, sha256)))
     if kept.kind == "module":
-        current = read(path)
-        as_landed = current is not None and text_sha256(current) == kept.file_sha256
-        changes.insert(0, FileChange(path, original_of(project, kept), current if as_landed else _ANOTHER))
+        changes.insert(0, FileChange(path, original_of(project, kept), _as_landed(path, kept)))
     return changes
+
+
+def _as_landed(path: Path, kept: Kept) -> bytes:
+    """Return the developer's file as the landing left it: as it is, or as their history of it has it."""
+    current = read(path) or b""
+    if text_sha256(current) == kept.file_sha256:
+        return current
+    repository = Repository.of(path.parent)
+    if repository is None:
+        return _ANOTHER
+    key = os.fsdecode(repository.key(path))
+    for commit in repository.says("log", f"-{_MOST_COMMITS}", "--format=%H", "--", key).split():
+        try:
+            content = repository.ask("cat-file", "blob", f"{commit}:{key}")
+        except GitFailed:
+            continue
+        if text_sha256(content) == kept.file_sha256:
+            return with_ends_of(content, current)
+    return _ANOTHER
 
 
 def _new(path: Path, as_landed: bool) -> FileChange:

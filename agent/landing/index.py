@@ -56,8 +56,8 @@ def read_index(project: Path) -> dict[str, Kept]:
     for name, values in sorted(data.items()):
         try:
             found[name] = Kept.from_json(name, values)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            what = f"The index of landings lacks something of {name}: {error}."
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            what = f"The index of landings holds nothing usable of {name} ({error})."
             raise UsageError(what, where=str(path), next_step="Land it again, or take its lines out.") from error
     return found
 

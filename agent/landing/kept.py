@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -72,10 +72,13 @@ class Kept:
 
     @classmethod
     def from_json(cls, name: str, data: Mapping[str, Any]) -> Kept:
-        """Rebuild a record; unknown keys are ignored. Raises ``TypeError`` where one is missing."""
+        """Rebuild a record; unknown keys are ignored. Raises ``KeyError`` with the names of those that are missing."""
         known = {each.name: data[each.name] for each in fields(cls) if each.name in data}
         ratios = {key: (value[0], value[1], value[2]) for key, value in dict(data.get("speedup", {})).items()}
         whole = {"environment": {}, "task": {}, **known, "speedup": ratios}
+        missing = [each.name for each in fields(cls) if each.default is MISSING and each.name not in ("name", *whole)]
+        if missing:
+            raise KeyError(", ".join(missing))
         return cls(name=name, **whole)
 
 

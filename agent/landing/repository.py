@@ -89,6 +89,8 @@ class Repository:
             variables |= {"GIT_OBJECT_DIRECTORY": str(objects), "GIT_ALTERNATE_OBJECT_DIRECTORIES": held}
         if worktree is not None:
             variables |= {"GIT_DIR": str(self.git_dir), "GIT_WORK_TREE": str(worktree)}
+        if index is not None and index.parent != self.git_dir:  # no part of a passing index is to stay in git's folder
+            command = ("-c", "core.splitIndex=false", *command)
         return _git(self.root, command, stdin, variables)
 
     def says(self, *command: str) -> str:

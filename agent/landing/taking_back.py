@@ -9,7 +9,7 @@ from agent.landing.change import FileChange
 from agent.landing.commit import Place, contains, find_place
 from agent.landing.index import INDEX, is_index, lines_of, noted
 from agent.landing.repository import Repository
-from agent.landing.undo import CREATED, REMOVED, RESTORED, StepBack, steps_back
+from agent.landing.undo import CREATED, EDITED, MERGED, REMOVED, RESTORED, StepBack, steps_back
 from agent.landing.write import read
 from sandbox.errors import LandingRefused
 
@@ -27,7 +27,7 @@ def take_back(changes: Sequence[FileChange], project: Path, name: str, *, partly
         LandingRefused: Files were edited since, and not ``partly``; or nothing can be taken back.
     """
     steps = steps_back([change for change in changes if not is_index(change.path)])
-    edited = [step for step in steps if not step.exact]
+    edited = [step for step in steps if step.outcome in (EDITED, MERGED)]
     possible = [step for step in steps if step.change is not None]
     if edited and not (partly and possible):
         raise _refusal(edited, possible)
