@@ -35,7 +35,7 @@ def run_lines(recording: Recording, pace: Pace) -> list[str]:
         parts = {"forward": first.modules, "backward": first.backward, "elsewhere": first.outside}
         lines.append("time   " + ", ".join(f"{percent(part.device / whole)} {name}" for name, part in parts.items()))
     if pace.overhead is not None:
-        lines.append(f"cost   {_cost(pace.overhead)}")
+        lines.append(f"cost   {_cost(pace.overhead, first.left_alone)}")
     if first.elsewhere:
         lines.append(f"note   {first.elsewhere} module calls of other threads are in no figure")
     return lines
@@ -152,6 +152,7 @@ def _step(process: ProcessRecord) -> str:
     return f"{ends} {process.step_name}"
 
 
-def _cost(overhead: float) -> str:
+def _cost(overhead: float, left_alone: bool) -> str:
     how = f"{overhead:.1%} longer" if overhead > 0 else "no longer"
-    return f"recorded steps took {how} than those left alone; the shares are of recorded ones"
+    hooks = "" if left_alone else " (where hooks that do nothing stayed in place)"
+    return f"recorded steps took {how} than those left alone{hooks}; the shares are of recorded ones"

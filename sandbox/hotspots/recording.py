@@ -120,6 +120,7 @@ class ProcessRecord:
         step_kind, step_name, steps: What a step ends with (``optimizer`` or ``module``), its class, and how many there were.
         windows: Stretches of steps, the first one the warm-up.
         modules, backward, outside: Time of recorded steps in the forward pass, the backward pass, and outside both.
+        left_alone: Whether there were no hooks at all in the stretches that were not recorded.
         elsewhere: Calls of modules in other threads, which are not timed.
         losses: The scalars on which ``backward`` was called, in order.
         captures: The name of the folder of each class's capture, by ``module:Class``.
@@ -146,6 +147,7 @@ class ProcessRecord:
     backward: Times
     outside: Times
     elsewhere: int
+    left_alone: bool
     losses: tuple[float, ...]
     captures: Mapping[str, str]
     capture_fault: str
@@ -171,6 +173,7 @@ class ProcessRecord:
             "complete",
             "fault",
             "elsewhere",
+            "left_alone",
         )
         return cls(
             **{key: data[key] for key in same},

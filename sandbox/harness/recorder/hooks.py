@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 import warnings
 from typing import TYPE_CHECKING, Any, Dict, List
 
@@ -15,21 +16,37 @@ if TYPE_CHECKING:
     from .recorder import Recorder
 
 _recorders: List[Recorder] = []
+_handles: List[Any] = []
 
 
 def attach(recorder: Recorder) -> None:
-    """Let a recorder know of module calls, optimizer steps and backward passes of this process, for good.
-
-    The hooks stay: compiled code is guarded on how many global hooks there are, and would be compiled again whenever
-    they came or went.
-    """
+    """Let a recorder know of module calls, optimizer steps and backward passes of this process."""
     _recorders.append(recorder)
-    register_module_forward_pre_hook(_before)
-    register_module_forward_hook(_after, with_kwargs=True, always_call=True)
+    hook_modules()
     register_optimizer_step_post_hook(_stepped)
     torch.autograd.backward = _recorded_backward(torch.autograd.backward)
     nn.Module.compile = _recorded_compile(nn.Module.compile)  # type: ignore[method-assign]
     warnings.filterwarnings("ignore", message="Using `torch.compile.*` when there are global hooks")
+
+
+def hook_modules() -> None:
+    """Let the recorder know of module calls, unless it does already."""
+    if not _handles:
+        _handles.append(register_module_forward_pre_hook(_before))
+        _handles.append(register_module_forward_hook(_after, with_kwargs=True, always_call=True))
+
+
+def leave_modules() -> bool:
+    """Take the hooks off module calls, so that these are as fast as ever; tell whether that could be.
+
+    Compiled code is guarded on how many global hooks there are, and would be compiled again: then they stay.
+    """
+    dynamo = sys.modules.get("torch._dynamo.utils")
+    if dynamo is not None and dynamo.counters["frames"]["total"]:
+        return False
+    while _handles:
+        _handles.pop().remove()
+    return True
 
 
 def _before(module: nn.Module, args: Any) -> None:

@@ -20,12 +20,13 @@ from .backward import BackwardWatch
 from .captures import Captures
 from .classes import ModuleKind, kind_of
 from .clock import DeviceClock
+from .hooks import hook_modules, leave_modules
 from .losses import Losses
 from .note import write_note
 from .report import report
 from .sharing import Sharing
 from .timeline import BACKWARD, BACKWARD_END, CLOSE, NOTED, OPEN, REACHED, Call, Mark
-from .windows import MODULE, OPTIMIZER, StepMarker, Windows
+from .windows import MODULE, OPTIMIZER, PLAIN, StepMarker, Windows
 
 STOP = "stop"
 """Name of the file that asks the processes of a recording to finish it."""
@@ -63,6 +64,7 @@ class Recorder:
 
     Attributes:
         off: Whether nothing is to be recorded (any more) here.
+        left_alone: Whether modules have no hooks at all in plain windows.
         complete: Whether the recording is over, because the program ended or was asked to finish it.
     """
 
@@ -82,6 +84,7 @@ class Recorder:
         self.watch = BackwardWatch(self.reached)
         self.devices: Set[str] = set()
         self.elsewhere = 0
+        self.left_alone = False
         self._thread: Optional[int] = None
         self._stack: List[Call] = []
         self._marks: List[Mark] = []
@@ -124,7 +127,7 @@ class Recorder:
             return
         self._depth -= 1
         window = self.windows.now
-        if window.recorded and any(call.module == id(module) for call in reversed(self._stack)):
+        if window.recorded and self._is_open(module):
             event = self.clock.mark()
             while self._stack[-1].module != id(module):
                 self._stack.pop()
@@ -206,6 +209,10 @@ class Recorder:
         self.elsewhere += 1
         return False
 
+    def _is_open(self, module: nn.Module) -> bool:
+        stack, name = self._stack, id(module)
+        return bool(stack) and (stack[-1].module == name or any(call.module == name for call in stack))
+
     def _outermost(self, module: nn.Module, now: int) -> None:
         """A module is called from outside all others: count the step it may begin, and look where it computes."""
         self._boundary(MODULE, module, now)
@@ -233,6 +240,10 @@ class Recorder:
             if time.monotonic() - self._written > _WRITE_SECONDS or len(self.windows.past) == 1:
                 self._write()
             self.windows.turn()
+            if self.windows.now.kind != PLAIN:
+                hook_modules()
+            elif self.marker.kind == OPTIMIZER:  # which will tell when the window is over
+                self.left_alone = leave_modules()
             self._mark(NOTED, None, _now())
 
     def _close_window(self) -> None:

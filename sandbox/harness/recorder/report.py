@@ -39,6 +39,7 @@ def report(recorder: Recorder) -> Dict[str, Any]:
         "rank": rank(),
         "world_size": _number(os.environ.get("WORLD_SIZE")),
         "elsewhere": recorder.elsewhere,
+        "left_alone": recorder.left_alone,
         "step": {"kind": recorder.marker.kind, "name": recorder.marker.name, "count": recorder.windows.steps},
         "windows": [window.to_json() for window in recorder.windows.past],
         "modules_us": timeline.modules.to_json(),
