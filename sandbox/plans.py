@@ -156,8 +156,9 @@ def drawn_size(dynamic: DynamicSize, inputs: Sequence[Mapping[str, Any]]) -> int
 
 
 def _odd(dynamic: DynamicSize) -> int:
-    """Draw an odd size, small ones as often as large ones."""
-    low, high = math.log(max(1, dynamic.low)), math.log(max(1, dynamic.high))
+    """Draw an odd size, between the ends where there is one, small ones as often as large ones."""
+    low, high = math.log(max(1, dynamic.low + 1)), math.log(max(1, dynamic.high - 1))
     size = round(math.exp(random.SystemRandom().uniform(low, high)))
-    size += size % 2 == 0
-    return max(dynamic.low, size if size <= dynamic.high else size - 2)
+    if size % 2 == 0:
+        size += 1 if size + 1 < dynamic.high else -1
+    return max(dynamic.low, size)

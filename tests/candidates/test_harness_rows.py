@@ -24,7 +24,7 @@ Paths are below ``tests/sandbox`` where they do not begin with ``agent`` or ``gp
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -91,9 +91,8 @@ def test_a_clone_is_the_same_attempt_and_other_code_is_not(judges: Judges) -> No
     """K65: comments and layout are all that a clone changes, so its time takes the place of the first one's."""
     clone = scale_add(model("scale_add", top="# Faster now."), RIGHT.replace(" ", "  "), top="/* the seventh draw */")
     other = scale_add(body=RIGHT.replace("v > 0 ? v : 0", "v < 0 ? 0 : v"))
-    first, again, third = (
-        Attempt({"f": str(n)}, judges.check(each)) for n, each in enumerate((scale_add(), clone, other))
-    )
+    judged = (replace(judges.check(each), reward=1) for each in (scale_add(), clone, other))  # however busy the machine
+    first, again, third = (Attempt({"f": str(n)}, verdict) for n, verdict in enumerate(judged))
     assert len({each.verdict.candidate_sha256 for each in (first, again, third)}) == 3
     assert first.verdict.source_sha256 == again.verdict.source_sha256 != third.verdict.source_sha256
     assert best_of([first, again]) is again

@@ -75,6 +75,7 @@ def test_sizes_reach_both_ends_and_are_odd_between(low: int) -> None:
         sizes = [plan.variant["sizes"][0] for plan in plans if "sizes" in plan.variant]
         assert sizes[:2] == [low, 33]
         assert all(low <= size <= 33 and size % 2 for size in sizes[2:])
+        assert low > 30 or any(low < size < 33 for size in sizes)
 
 
 def test_several_dimensions_change_at_once() -> None:
