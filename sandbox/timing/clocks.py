@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from sandbox.timing.cpu_watch import busiest_us
+
 _TARGET_US = 30_000.0
 _MOST_CALLS = 150
 _LEAST_CALLS = 2
@@ -46,18 +48,24 @@ def contradicts(claimed_us: float, plan: BurstPlan, measured_us: float) -> bool:
     return measured_us > _SLACK * claimed_us + _JITTER_US / (plan.many - plan.few) + 3.0
 
 
-def measure(plan: BurstPlan, burst: Callable[[int, float], None]) -> float:
+def measure(
+    plan: BurstPlan, burst: Callable[[int, float], None], ran: Callable[[], dict[int, int]] | None = None
+) -> float:
     """Return microseconds of a call by this process's own clock; a difference of bursts leaves fixed costs out.
 
     Args:
         plan: The lengths.
         burst: Makes that many calls behind so many microseconds of waiting, and returns when all are done.
+        ran: Tells how long each thread that makes them has had a processor, in nanoseconds. What a burst takes is then no
+            more than the busiest of them ran: waiting for others is left out.
     """
     taken = []
     for count in (plan.few, plan.many):
+        before = ran() if ran else {}
         started = time.perf_counter_ns()
         burst(count, plan.fill_us)
-        taken.append((time.perf_counter_ns() - started) / 1000)
+        wall = (time.perf_counter_ns() - started) / 1000
+        taken.append(min(wall, busiest_us(before, ran())) if ran else wall)
     return (taken[1] - taken[0]) / (plan.many - plan.few)
 
 

@@ -65,6 +65,16 @@ class CpuWatch:
         self._seen.clear()
 
 
+def ran(processes: set[int]) -> dict[int, int]:
+    """Return nanoseconds that each thread of these processes has had a processor, as the scheduler counts them."""
+    return {thread: account.ran for thread, account in _accounts(processes)}
+
+
+def busiest_us(before: dict[int, int], after: dict[int, int]) -> float:
+    """Return microseconds that the busiest thread ran meanwhile: what happened in that process took at least as long."""
+    return max((now - before.get(thread, 0) for thread, now in after.items()), default=0) / 1000
+
+
 def _all_ran() -> int:
     """Return nanoseconds that all processors were busy, or taken by another virtual machine; 0 where nothing tells."""
     try:

@@ -15,15 +15,24 @@ class HeldClock:
     """One kind of time that a worker reports, and how often the parent's clock contradicted it.
 
     Args:
-        kind: What it is called: ``device`` or ``latency``.
+        kind: What it is called: ``device``, ``latency`` or ``warm``.
         burst: Makes so many calls behind so many microseconds of waiting, and returns when all are done.
         queued: Whether the calls of a burst are queued on a device; else each ends before the next begins.
+        ran: How long each of the worker's threads ran, as ``clocks.measure`` takes it.
     """
 
-    def __init__(self, kind: str, burst: Callable[[int, float], None], *, queued: bool) -> None:
+    def __init__(
+        self,
+        kind: str,
+        burst: Callable[[int, float], None],
+        *,
+        queued: bool,
+        ran: Callable[[], dict[int, int]] | None = None,
+    ) -> None:
         self._kind = kind
         self._burst = burst
         self._queued = queued
+        self._ran = ran
         self._plan: BurstPlan | None = None
         self._checks: list[tuple[float, float] | None] = []
 
@@ -46,7 +55,7 @@ class HeldClock:
         """
         if self._plan is None:
             self._plan = plan_burst(median(claimed), host_us, self._queued)
-        measured = measure(self._plan, self._burst)
+        measured = measure(self._plan, self._burst, self._ran)
         said = fmean(claimed)
         self._checks.append((said, measured) if contradicts(said, self._plan, measured) else None)
 
@@ -64,7 +73,7 @@ class HeldClock:
         if not contradictions or len(contradictions) < len(self._checks):
             return ""
         said, measured = contradictions[-1]
-        what = "a call" if self._kind == "device" else f"the {self._kind} of a call"
+        what = {"device": "a call", "warm": "a call with warm caches"}.get(self._kind, f"the {self._kind} of a call")
         return (
             f"the worker reports {said:.1f} us for {what}, and by the judge's own clock it takes {measured:.1f} us; "
             f"so {len(contradictions)} times of {self.count}"

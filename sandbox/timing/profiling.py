@@ -14,6 +14,7 @@ from sandbox.judge_limits import JudgeLimits, TierLimits
 from sandbox.task import JudgedBy
 from sandbox.timing.batches import draw_turn, fill_us, place_buffers, read_host_time, read_times
 from sandbox.timing.clocks import below_floor
+from sandbox.timing.cpu_watch import ran
 from sandbox.timing.gpu_watch import DeviceWatch
 from sandbox.timing.held_clock import HeldClock
 from sandbox.timing.kernel_runs import Launch, read_launches
@@ -131,6 +132,8 @@ class PlacementRun:
         self._clocks = {"device": HeldClock("device", self._burst, queued=on_gpu)}
         if self._latency_counts:
             self._clocks["latency"] = HeldClock("latency", self._settled_burst, queued=False)
+        if worker is not None and not on_gpu:  # a cold call hides that a warm one takes a fraction of it
+            self._clocks["warm"] = HeldClock("warm", self._burst, queued=False, ran=lambda: ran(set(worker.family())))
         self._clocked = set(self._random.sample(range(_FIRST_ROUNDS), _CLOCKED_ROUNDS))
         self._recalled = set(self._random.sample(range(_FIRST_ROUNDS), _RECALLED_ROUNDS))
 
@@ -284,6 +287,8 @@ class PlacementRun:
         self._clocks["device"].check(device, self._host_us[CANDIDATE])
         if latency:
             self._clocks["latency"].check(latency, 0.0)
+        if "warm" in self._clocks:
+            self._clocks["warm"].check(self._batch(CANDIDATE, _WARM_CALLS, cold=False)[0], 0.0)
 
     def _findings(self, times: PlacementTimes) -> list[Finding]:
         """Return what the clocks and the bytes say; a clock must have contradicted every time, and many times."""

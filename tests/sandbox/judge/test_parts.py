@@ -249,6 +249,22 @@ class TestClocks:
         assert contradicts(1000.0, plan, measured)
         assert not contradicts(measured, plan, measured)
 
+    def test_waiting_for_a_processor_is_left_out(self, clock: Clock) -> None:
+        plan = plan_burst(2000.0, 0.0, on_gpu=False)
+        calls = 0
+
+        def burst(count: int, fill_us: float) -> None:
+            nonlocal calls
+            calls += count
+            clock.burst(3000)(count, fill_us)
+
+        def ran() -> dict[int, int]:
+            return {1: 1_000_000 * calls, 2: 400_000 * calls}
+
+        assert measure(plan, burst, ran) == 1000.0
+        assert measure(plan, burst, lambda: {1: 9_000_000 * calls}) == 3000.0
+        assert measure(plan, burst, dict) == 0.0
+
     @pytest.mark.parametrize(("said", "believed"), [(300.0, False), (4000.0, True)])
     def test_a_worker_is_disbelieved_only_when_the_clock_says_so_every_time(
         self, clock: Clock, said: float, believed: bool
