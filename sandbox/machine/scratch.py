@@ -32,7 +32,10 @@ def _make(where: Path, prefix: str) -> tuple[Path, int]:
     """Make and lock a folder; one that somebody sweeps away before it is locked is made again."""
     while True:
         folder = Path(tempfile.mkdtemp(prefix=prefix, dir=where))
-        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue
         with contextlib.suppress(OSError):  # where a file system has no locks, nobody else can take one either
             fcntl.flock(lock, fcntl.LOCK_EX)
         if folder.exists():
