@@ -286,7 +286,7 @@ def judges(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judges]:
     shared.close()
 
 
-@pytest.mark.parametrize("time", range(3))
+@pytest.mark.parametrize("time", range(2))
 @pytest.mark.parametrize("name", [name for name in CHEATS if name.startswith("K19 ") and "graph" not in name])
 def test_a_late_cheat_is_rejected_each_time(name: str, time: int, judges: Judges) -> None:
     verdict = judges.check(CHEATS[name])
@@ -294,9 +294,8 @@ def test_a_late_cheat_is_rejected_each_time(name: str, time: int, judges: Judges
     assert caught_by(verdict), verdict.reason
 
 
-@pytest.mark.parametrize("time", range(3))
 @pytest.mark.parametrize("name", [name for name in HONEST if "stream" in name or "graph" in name])
-def test_an_honest_one_passes_each_time(name: str, time: int, judges: Judges) -> None:
+def test_an_honest_one_passes(name: str, judges: Judges) -> None:
     if not HONEST[name].runs_on(DEVICE):
         pytest.skip("it has no form for a GPU")
     verdict = judges.check(HONEST[name])
