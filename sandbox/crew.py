@@ -260,7 +260,8 @@ class Crew:
     def readable(self) -> tuple[Path, ...]:
         """Return what every worker may read, and nobody in its cell write: interpreter, project, harness."""
         project = self._spec.root if "." in self._spec.module_name else self._spec.path.parent
-        return (*interpreter_paths(self._spec.python), project, HARNESS)
+        captured = (Path(self._spec.capture),) if self._spec.capture else ()
+        return (*interpreter_paths(self._spec.python), project, HARNESS, *captured)
 
     def _keep_compiled_headers(self) -> None:
         """Let torch find the headers that it compiled for an earlier judge: it keeps them in the temporary folder only."""

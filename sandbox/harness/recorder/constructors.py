@@ -46,7 +46,7 @@ def note_constructors() -> None:
         if found is not None and not found.copied:  # unpickled: nothing was constructed
             del _notes[id(self)]
 
-    nn.Module.__new__ = staticmethod(_new)  # type: ignore[method-assign]
+    nn.Module.__new__ = staticmethod(_new)  # type: ignore[assignment, method-assign]
     nn.Module.__setstate__ = __setstate__  # type: ignore[method-assign]
 
 

@@ -65,11 +65,28 @@ def baked(module: nn.Module) -> Dict[str, Tuple[torch.Tensor, List[str]]]:
     return found
 
 
+def whole_state(module: nn.Module) -> Dict[str, torch.Tensor]:
+    """Return the state, and behind it what parametrizations make of it."""
+    return {**state_tensors(module), **{name: whole for name, (whole, _) in baked(module).items()}}
+
+
+def build_of(module: nn.Module) -> Tuple[Any, ...]:
+    """Return what is alike in modules of a class that are built alike; numbers that only count them are left out."""
+    state = tuple((name, str(t.dtype), tuple(t.shape)) for name, t in state_tensors(module).items())
+    plain = tuple(
+        (path, name, value)
+        for path, found in attributes(module).items()
+        for name, value in found.items()
+        if type(value) is not int
+    )
+    return state, plain, tuple(parts(module).values())
+
+
 def described_state(module: nn.Module) -> Dict[str, Dict[str, Any]]:
     """Return shape, strides, dtype, statistics and whether gradients are wanted, for each of the state's tensors."""
     return {
         name: {**described(tensor), "requires_grad": tensor.requires_grad}
-        for name, tensor in [*state_tensors(module).items(), *((n, t) for n, (t, _) in baked(module).items())]
+        for name, tensor in whole_state(module).items()
     }
 
 

@@ -63,7 +63,7 @@ class Captured:
 
     def constructor_arguments(self, module: types.ModuleType) -> Arguments:
         """Unpickle what the module was constructed with; ``module`` stands for the script that ran."""
-        if not (self._folder / "init.pt").exists():
+        if self.manifest["init_missing"]:
             raise TaskProblem(self.manifest["init_missing"], str(self._folder), 'Give them with --init "ARGS".')
         reader = types.SimpleNamespace(**vars(pickle))
         reader.Unpickler = _unpickler(self.manifest, module)
