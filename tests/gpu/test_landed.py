@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 
@@ -46,10 +47,10 @@ def state() -> dict[str, bytes]:
     return {**files, "kernels/fused_block.cu": CUDA_KERNEL.encode()}
 
 
-def on_gpu(root: Path, code: str) -> str:
+def on_gpu(root: Path, *code: str) -> str:
     """Run code in the developer's project, with the GPUs that this process may use."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(str(index) for index in range(len(list_gpus()))))
-    return run(root, code.replace("\n    ", "\n"), CUDA_VISIBLE_DEVICES=visible)
+    return run(root, "".join(map(dedent, code)), CUDA_VISIBLE_DEVICES=visible)
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +107,7 @@ def test_calls_graphs_streams_and_what_was_not_verified(landed: Path) -> None:
     m(x).value.sum().backward()
     assert m.weight.grad.abs().sum() > 0
     """
-    on_gpu(landed, CHECKS + ON_GPU + code)
+    on_gpu(landed, CHECKS, ON_GPU, code)
 
 
 def test_compilers_see_through(landed: Path) -> None:
@@ -129,7 +130,7 @@ def test_compilers_see_through(landed: Path) -> None:
         assert "fused_block" in str(exported.graph)
         torch.testing.assert_close(exported.module()(x), original(m, x) + 1)
     """
-    on_gpu(landed, CHECKS + ON_GPU + code)
+    on_gpu(landed, CHECKS, ON_GPU, code)
 
 
 def test_another_device_than_the_current_one(landed: Path) -> None:
@@ -146,7 +147,7 @@ def test_another_device_than_the_current_one(landed: Path) -> None:
         torch.cuda.set_device(1)
         ran("fused", lambda: m(there), original(m, there))
     """
-    on_gpu(landed, CHECKS + ON_GPU + code)
+    on_gpu(landed, CHECKS, ON_GPU, code)
 
 
 def test_training_with_gradients_of_its_own(landed_training: Path) -> None:
@@ -160,13 +161,15 @@ def test_training_with_gradients_of_its_own(landed_training: Path) -> None:
     counted = gains_kernels.counts()
     assert counted["launches"] == before + 2 and counted["original"] == 0, counted
     """
-    on_gpu(landed_training, trained.CHECKS + code)
+    on_gpu(landed_training, trained.CHECKS, code)
 
 
 DDP = """
     import os
+    import torch
     import torch.distributed as dist
     import torch.multiprocessing as mp
+    from torch import nn
     from shop import gains_kernels
     from shop.gains import Gain
 
@@ -190,7 +193,7 @@ def test_data_parallel_training(landed_training: Path) -> None:
     if len(visible_gpus()) < 2:
         pytest.skip("there is one GPU")
     script = landed_training / "ddp.py"
-    script.write_text("import torch\nfrom torch import nn\n" + DDP.replace("\n    ", "\n"))
+    script.write_text(dedent(DDP))
     on_gpu(landed_training, f"import runpy\nrunpy.run_path({str(script)!r}, run_name='__main__')")
 
 
