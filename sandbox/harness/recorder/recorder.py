@@ -229,6 +229,8 @@ class Recorder:
         self._mark(NOTED, None, now)
         if self.marker.kind != before:
             self.windows.restart()
+            self.sharing.restart()
+        if before == "":  # nothing came before
             return
         ends_window = self.windows.step()
         self._whole = len(self._marks)

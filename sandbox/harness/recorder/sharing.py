@@ -48,6 +48,11 @@ class Sharing:
             if ends:
                 self.timeline.end_window()
 
+    def restart(self) -> None:
+        """Forget what was shared out: the steps that it was told of were none."""
+        self._forget_times()
+        self._warm_up_kept = True
+
     def wait(self) -> None:
         """Share out everything, and give the device a moment for it."""
         end = time.monotonic() + _LAST_WAIT_SECONDS
@@ -59,6 +64,9 @@ class Sharing:
     def _forget_warm_up(self) -> None:
         """What was slow only the first time is no part of a share, once there is anything else."""
         self._warm_up_kept = False
+        self._forget_times()
+
+    def _forget_times(self) -> None:
         self.timeline.forget()
         for kind in self._kinds.values():
             kind.forget()

@@ -37,19 +37,19 @@ def _then_start(loader: Any) -> None:
     def exec_module(module: Any) -> None:
         del loader.exec_module
         execute(module)
-        _start()
+        _start(module)
 
     loader.exec_module = exec_module
 
 
-def _start() -> None:
+def _start(torch: Any) -> None:
     spec: Any = importlib.util.spec_from_file_location(
         PACKAGE, str(HERE / "__init__.py"), submodule_search_locations=[str(HERE)]
     )
     package = importlib.util.module_from_spec(spec)
     sys.modules[PACKAGE] = package
     spec.loader.exec_module(package)
-    importlib.import_module(PACKAGE + ".start").start(FOLDER)
+    importlib.import_module(PACKAGE + ".start").start(FOLDER, torch)
 
 
 def _leave_the_path() -> None:
