@@ -231,25 +231,15 @@ def _expect_committed(repository: Repository, old: str, keys: Mapping[bytes, Fil
 
 def _expect_wanted(repository: Repository, keys: Mapping[bytes, FileChange]) -> None:
     """Refuse files that the developer keeps out of git, or out of its sight."""
-    new = [key for key, change in keys.items() if change.after is not None]
-    ignored = [path for path in _ignored(repository, new) if path]
-    if ignored:
-        what = f"{os.fsdecode(ignored[0])} is ignored in this repository, and without it the commit would not work."
-        where = repository.says("check-ignore", "-v", os.fsdecode(ignored[0])).partition("\t")[0]
-        raise LandingRefused(what, where=where, next_step=f"Let git see it. {_WITHOUT}")
+    for path, rule in repository.ignored(key for key, change in keys.items() if change.after is not None):
+        what = f"{path} is ignored in this repository, and without it the commit would not work."
+        raise LandingRefused(what, where=rule, next_step=f"Let git see it. {_WITHOUT}")
     for line in repository.ask("ls-files", "-z", "-v", "--", *keys).split(b"\0"):
         if line[:1].islower() or line[:1] == b"S":
             path = os.fsdecode(line[2:])
             flag = "skip-worktree" if line[:1] in (b"S", b"s") else "assume-unchanged"
             what = f"{path} is marked {flag}, so git is told not to look at it."
             raise LandingRefused(what, where=path, next_step=f"git update-index --no-{flag} -- {path}. {_WITHOUT}")
-
-
-def _ignored(repository: Repository, keys: Sequence[bytes]) -> list[bytes]:
-    try:
-        return repository.ask("check-ignore", "-z", "--stdin", stdin=b"\0".join([*keys, b""])).split(b"\0")
-    except GitFailed:  # its status is 1 where none is ignored
-        return []
 
 
 def _expect_inside(repository: Repository, entries: Entries, scratch: Path) -> None:

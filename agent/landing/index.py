@@ -111,7 +111,7 @@ def is_index(path: Path) -> bool:
 def lines_of(data: bytes | None, name: str) -> list[str]:
     """Return the lines of a landing in the text of an index."""
     prefix = f"{_key(name)}."
-    return [line for line in (data or b"").decode().splitlines() if line.startswith(prefix)]
+    return [line for line in _split((data or b"").decode()) if line.startswith(prefix)]
 
 
 def lines_for(kept: Kept) -> list[str]:
@@ -128,7 +128,7 @@ def _with_lines(before: bytes | None, name: str, lines: Sequence[str], path: Pat
     end = "\r\n" if "\r\n" in text else "\n"
     blocks = [block for block in re.split(r"(?:\r?\n){2,}", text.strip("\r\n")) if block]
     prefix = f"{_key(name)}."
-    kept = [end.join(line for line in block.splitlines() if not line.startswith(prefix)) for block in blocks]
+    kept = [end.join(line for line in _split(block) if not line.startswith(prefix)) for block in blocks]
     kept = [block for block in kept if block]
     if lines:
         at = next((n for n, block in enumerate(kept) if block.startswith('"') and block > prefix), len(kept))
@@ -136,6 +136,11 @@ def _with_lines(before: bytes | None, name: str, lines: Sequence[str], path: Pat
     if kept in ([], [_HEADER]):
         return None
     return (end * 2).join(kept).encode() + end.encode()
+
+
+def _split(text: str) -> list[str]:
+    """Split at the ends of lines that TOML knows, which are fewer than Python does."""
+    return text.replace("\r\n", "\n").split("\n")
 
 
 def _lines(key: str, value: object) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from datetime import UTC, datetime
@@ -155,7 +156,8 @@ def _task(spec: TaskSpec, project: Path) -> dict[str, Any]:
     for key in ("capture", "inputs"):
         if Path(str(told.get(key, ""))).is_absolute():
             told[key] = _portable(Path(told[key]), project)
-    return told
+    portable: dict[str, Any] = json.loads(json.dumps(told))
+    return portable
 
 
 def _portable(path: Path, project: Path) -> str:

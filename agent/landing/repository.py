@@ -34,7 +34,11 @@ _IN_PROGRESS = {
 
 
 class GitFailed(Exception):
-    """git ended with an error; the text is what it said last."""
+    """git ended with an error; the text is what it said last, and ``status`` how it ended."""
+
+    def __init__(self, said: str, status: int = -1) -> None:
+        super().__init__(said)
+        self.status = status
 
 
 @dataclass(frozen=True)
@@ -129,6 +133,25 @@ class Repository:
                 found[path] = (mode if stage == b"0" else b"conflict", blob)
         return found
 
+    def ignored(self, keys: Iterable[bytes]) -> list[tuple[str, str]]:
+        """Return those of the files that git ignores, each with the rule and its place (``.gitignore:3:*.cpp``)."""
+        names = b"".join(
+            b"./" + key + b"\0" for key in keys
+        )  # this command knows no literal paths, and would read magic
+        command = ("check-ignore", "-z", "-v", "--stdin")
+        try:
+            told = _git(self.root, command, names, {"GIT_LITERAL_PATHSPECS": "0"}).split(b"\0")
+        except GitFailed as error:
+            if error.status == 1:  # none is
+                return []
+            raise
+        rules = zip(told[0::4], told[1::4], told[2::4], told[3::4], strict=False)
+        return [
+            (os.fsdecode(path.removeprefix(b"./")), os.fsdecode(b":".join((source, line, pattern))))
+            for source, line, pattern, path in rules
+            if not pattern.startswith(b"!")
+        ]
+
     @property
     def busy(self) -> str:
         """What the developer has begun here and not ended, such as ``a merge``; empty if nothing."""
@@ -171,5 +194,5 @@ def _git(
         raise GitFailed(f"git does not start: {error.strerror}") from error
     if done.returncode:
         said = done.stderr.decode(errors="replace").strip().splitlines()
-        raise GitFailed(said[-1] if said else f"git {command[0]!s} ended with {done.returncode}")
+        raise GitFailed(said[-1] if said else f"git {command[0]!s} ended with {done.returncode}", done.returncode)
     return done.stdout

@@ -1,0 +1,18 @@
+"""Landings and undos over repositories in drawn states; ``python -m tests.agent.landing.states`` draws thousands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.agent.landing.states import CALM, trial
+
+SEEDS = range(7, 23)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_no_byte_of_the_developers_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    for name, value in CALM.items():
+        monkeypatch.setenv(name, value)
+    assert trial(seed, tmp_path)
