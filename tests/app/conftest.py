@@ -19,7 +19,10 @@ LOOKED_AT = sessions.START + 300
 
 @pytest.fixture(autouse=True)
 def fixed_surroundings(tmp_path: Path) -> Iterator[None]:
-    """A terminal with all colours, five minutes after the recorded session, in a home of the test's own."""
+    """A terminal with all colours, five minutes after the recorded session, in a home of the test's own.
+
+    What is said for two seconds stays: a busy machine may not look at the screen in so short a time.
+    """
     with pytest.MonkeyPatch.context() as patch:
         for name in ("NO_COLOR", "COLORFGBG", "WT_SESSION", "VISUAL", "EDITOR"):
             patch.delenv(name, raising=False)
@@ -32,6 +35,7 @@ def fixed_surroundings(tmp_path: Path) -> Iterator[None]:
             patch.setenv(name, value)
         time.tzset()
         patch.setattr("app.clock.time", SimpleNamespace(time=lambda: LOOKED_AT))
+        patch.setattr("textual.notifications.Notification.time_left", 3600.0)
         yield
     time.tzset()
 
