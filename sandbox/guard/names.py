@@ -126,6 +126,9 @@ DENIED = {
     "torch.cuda.graph": _GRAPH,
     "torch.cuda.graphs": _GRAPH,
     "torch.cuda.make_graphed_callables": _GRAPH,
+    "torch.cuda.is_current_stream_capturing": Denied(
+        "capture-aware", "a call does the same whether or not it is captured into a CUDA graph"
+    ),
     "torch.cuda.set_device": _STATE,
     "torch.cuda.manual_seed": _STATE,
     "torch.cuda.empty_cache": _STATE,

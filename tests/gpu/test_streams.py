@@ -1,21 +1,18 @@
 """Work on other streams on a GPU: what nobody waits for is found every time, what is joined passes every time.
 
-``pytest -s`` prints what the profiler says of a joined call, event by event.
+``pytest -s`` prints what a CUDA graph of each form held, and why it was found.
 """
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from warpsmith_harness.streams import Wait, check_streams, framed, strays, timeline
-from warpsmith_harness.streams import _between_markers as between_markers
-from warpsmith_harness.trace import trace_file
+from warpsmith_harness.streams import _captured as captured
+from warpsmith_harness.streams import check_streams
+from warpsmith_harness.trace import device_activity
 from warpsmith_harness.watch import Guards
 
 from tests.candidates.cheats.suite import CHEATS
@@ -194,59 +191,20 @@ def setting(size: int) -> tuple[Side, torch.Tensor]:
     return Side(x), x
 
 
-def told(trace: dict[str, Any]) -> list[str]:
-    """Return what a trace says of the device's work and of waiting, one line an event, in the order of queueing."""
-    events = [event for event in trace["traceEvents"] if "correlation" in event.get("args", {})]
-    events.sort(key=lambda event: (int(event["args"]["correlation"]), str(event.get("cat"))))
-    names = ("correlation", "stream", "cuda_sync_kind", "wait_on_stream", "wait_on_cuda_event_record_corr_id")
-    names += ("wait_on_cuda_event_id", "graph id", "graph node id", "cbid")
-    return [
-        f"{event.get('cat'):14} {str(event['name'])[:48]:48} "
-        + json.dumps({name: event["args"][name] for name in names if name in event["args"]})
-        for event in events
-    ]
-
-
-def print_trace(form: Form, trace: dict[str, Any]) -> None:
-    lines = timeline(trace)
-    frame = framed(lines)
-    text = [f"--- {form.__name__}: frame {frame}, strays (early, late, unknown) {strays(lines, frame) if frame else None}"]
-    text += [*told(trace), *(str(wait) for wait in lines.waits)]
-    print("\n" + "\n".join(text))
-    if "OUT" in os.environ:
-        with (Path(os.environ["OUT"]) / "streams.txt").open("a") as file:
-            file.write("\n".join(text) + "\n")
-
-
-@pytest.mark.parametrize("form", [*STRAYS, *HONEST_FORMS], ids=lambda form: form.__name__)
-def test_what_the_profiler_says(form: Form) -> None:
-    side, x = setting(SIZES[0])
-    form(side, x)
+def checked(form: Form, side: Side, x: torch.Tensor) -> list[dict[str, str]]:
     device = torch.device(DEVICE)
-    trace_file(lambda: form(side, x), device)  # the first of a process may lose something
-    trace = trace_file(lambda: between_markers(lambda: form(side, x), device), device, waits=True)
-    print_trace(form, trace)
-    lines = timeline(trace)
-    assert framed(lines) is not None, "the judge's own joined and loose kernels were not told apart"
-    assert any(isinstance(wait, Wait) for wait in lines.waits)
-
-
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("form", STRAYS, ids=lambda form: form.__name__)
-def test_the_trace_finds_what_is_not_ordered(form: Form, size: int) -> None:
-    side, x = setting(size)
-    found = [check_streams(lambda: form(side, x), torch.device(DEVICE), trace_file) for _ in range(TIMES)]
-    caught = [any(each["severity"] == "reject" for each in findings) for findings in found]
-    print(f"\n{form.__name__} of {size}: {sum(caught)} of {TIMES}; {found[0]}")
-    assert all(caught), [each for each, one in zip(found, caught, strict=True) if not one]
+    seen = device_activity(lambda: form(side, x), device)
+    assert seen
+    return check_streams(lambda: form(side, x), device, seen, of_library=lambda _: False)
 
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("form", HONEST_FORMS, ids=lambda form: form.__name__)
 def test_what_is_joined_passes(form: Form, size: int) -> None:
     side, x = setting(size)
-    found = [check_streams(lambda: form(side, x), torch.device(DEVICE), trace_file) for _ in range(TIMES)]
-    assert found == [[]] * TIMES
+    print(f"\n{form.__name__} of {size}: captured {captured(lambda: form(side, x), torch.device(DEVICE))}")
+    side, x = setting(size)
+    assert [checked(form, side, x) for _ in range(TIMES)] == [[]] * TIMES
 
 
 def watched(form: Form, side: Side, x: torch.Tensor) -> tuple[list[str], bool]:
@@ -302,3 +260,13 @@ def test_an_honest_one_passes(name: str, judges: Judges) -> None:
     assert verdict.guard is not None
     print(f"\n{name}: reward {verdict.reward}, {[(each.rule, each.evidence) for each in verdict.guard.findings]}")
     assert verdict.correct, verdict.reason
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("form", STRAYS, ids=lambda form: form.__name__)
+def test_what_is_not_ordered_is_found_each_time(form: Form, size: int) -> None:
+    side, x = setting(size)
+    found = [checked(form, side, x) for _ in range(TIMES)]
+    caught = [any(each["severity"] == "reject" for each in findings) for findings in found]
+    print(f"\n{form.__name__} of {size}: {sum(caught)} of {TIMES}; {found[0]}")
+    assert all(caught), [each for each, one in zip(found, caught, strict=True) if not one]

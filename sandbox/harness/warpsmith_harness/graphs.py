@@ -24,7 +24,7 @@ def capture(call: Callable[..., Any], arena: Arena) -> Callable[..., Any]:
     with torch.no_grad(), _cuda.stream(_cuda.current_stream()):  # puts back the stream a failed capture leaves
         for slot in range(arena.slots):
             args, kwargs = arena.fill(Turn(0, slot, 0.0))
-            _warm_up(call, args, kwargs)
+            warm_up(call, args, kwargs)
             graph = _cuda.CUDAGraph()
             with _cuda.graph(graph):
                 output = call(*args, **kwargs)
@@ -40,7 +40,7 @@ def capture(call: Callable[..., Any], arena: Arena) -> Callable[..., Any]:
     return replay
 
 
-def _warm_up(call: Callable[..., Any], args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> None:
+def warm_up(call: Callable[..., Any], args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> None:
     """Make calls on a side stream, as a capture makes them, so that whatever is made once is made before it."""
     aside, current = _cuda.Stream(), _cuda.current_stream()
     aside.wait_stream(current)

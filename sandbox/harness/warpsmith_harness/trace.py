@@ -151,6 +151,13 @@ def ownership(
     return found
 
 
+def of_library(name: str, manifest: Optional[Dict[str, Any]]) -> bool:
+    """Tell whether a kernel looks like one of a library, of those that the candidate names where it has a manifest."""
+    if manifest is None:
+        return any(pattern.search(name) for pattern in _OF_LIBRARY.values())
+    return bool(_library(name, manifest))
+
+
 def _total(ran: Sequence[Activity]) -> float:
     return sum(activity.us for activity in ran) or 1.0
 
@@ -187,8 +194,8 @@ def _is_own(name: str, manifest: Optional[Dict[str, Any]]) -> bool:
     if _OF_TORCH.search(name):
         return False
     if manifest is None:
-        return not any(pattern.search(name) for pattern in _OF_LIBRARY.values())
-    return _is_built(name, manifest) or bool(_library(name, manifest))
+        return not of_library(name, manifest)
+    return _is_built(name, manifest) or of_library(name, manifest)
 
 
 def _is_built(name: str, manifest: Dict[str, Any]) -> bool:

@@ -37,7 +37,7 @@ from warpsmith_harness.streams import check_streams
 from warpsmith_harness.surroundings import surroundings
 from warpsmith_harness.threads import all_threads
 from warpsmith_harness.timing import Arena, Stopwatch, Turn, make_stopwatch
-from warpsmith_harness.trace import device_activity, launches, ownership, trace_file
+from warpsmith_harness.trace import device_activity, launches, of_library, ownership
 from warpsmith_harness.transport import (
     Note,
     Region,
@@ -252,7 +252,8 @@ class Worker:
         device, call = self._task.device, partial(self._call, asked.args, asked.kwargs)
         activities = device_activity(call, device)
         found = ownership(activities, self._manifest, self._task.spec["policy"], self._jitted)
-        return found + (check_streams(call, device, trace_file) if activities else [])
+        library = partial(of_library, manifest=self._manifest)
+        return found + (check_streams(call, device, activities, of_library=library) if activities else [])
 
     def _place(self, request: Message) -> Message:
         """Take the placement's drawn inputs and its state into buffers of this process."""
