@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from app.text.plain import clean, clipped, shown_path
+from sandbox.hotspots.compare import Comparison
 from sandbox.hotspots.gain import Gain
 from sandbox.hotspots.pace import Pace
 from sandbox.hotspots.rank import Hotspot
@@ -156,3 +158,37 @@ def _cost(overhead: float, left_alone: bool) -> str:
     how = f"{overhead:.1%} longer" if overhead > 0 else "no longer"
     hooks = "" if left_alone else " (where hooks that do nothing stayed in place)"
     return f"recorded steps took {how} than those left alone{hooks}; the shares are of recorded ones"
+
+
+def comparison_lines(comparison: Comparison) -> list[str]:
+    """Say what came of a landing, the conclusion first."""
+    lines = [comparison.conclusion]
+    if comparison.step_ms_before and comparison.step_ms_now:
+        interval = f"  [{comparison.low:.2f}, {comparison.high:.2f}]" if comparison.low and comparison.high else ""
+        ratio = f": {comparison.speedup:.2f}×{interval}" if comparison.speedup else ""
+        lines.append(f"step   {comparison.step_ms_before:.2f} ms before, {comparison.step_ms_now:.2f} ms now{ratio}")
+    for each in comparison.classes:
+        share = f"{_known(each.share_before)} of the device's time before, {_known(each.share_now)} now"
+        call = f"{in_time(each.call_us_before)} a call before, " if each.call_us_before else ""
+        now = f"{in_time(each.call_us_now)} now" if each.call_us_now else ""
+        lines.append(f"class  {clean(each.name)}: {share}; {call}{now}")
+    lines += [f"ran    {clean(_ran(record))}" for record in comparison.landings.values()]
+    if comparison.loss is not None:
+        loss = comparison.loss
+        said = "the same within noise" if loss.same else "another"
+        lines.append(f"loss   {said}: {loss.before:.5g} before, {loss.now:.5g} now, mean of {loss.steps} steps")
+    else:
+        lines.append("loss   none was seen in both runs")
+    lines += [f"note   {clean(note)}" for note in comparison.notes]
+    return [*lines, "note   two runs at different times: what else the machine did may have made a difference as well"]
+
+
+def _ran(record: Mapping[str, Any]) -> str:
+    calls = record["fused"] + record["original"]
+    told = f"the kernels of {record['class']} ran in {record['fused']:,} of {calls:,} calls"
+    reasons = sorted(record["reasons"].items(), key=lambda each: each[1], reverse=True)[:3]
+    return told + "".join(f"; the original in {count:,}: {reason}" for reason, count in reasons)
+
+
+def _known(share: float | None) -> str:
+    return "unknown" if share is None else percent(share)

@@ -7,9 +7,12 @@ it was watched for long enough. What it prints goes to stderr. Exit code 0: ther
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
+import os
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from agent.kept_recordings import new_recording
@@ -17,6 +20,7 @@ from agent.settings import Settings
 from app.commands.options import add_machine_options, add_model_options, settings_from
 from sandbox.errors import ExitCode, UsageError
 from sandbox.hotspots.command import parse_command
+from sandbox.hotspots.compare import compare
 from sandbox.hotspots.gain import Gain, Measuring, measure_gains
 from sandbox.hotspots.ranking import Ranking, keep_run, read_ranking
 from sandbox.hotspots.recording import read_recording
@@ -38,6 +42,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--steps", type=int, default=0, metavar="N", help="watch for N steps, if that is sooner")
     parser.add_argument("--save", type=Path, metavar="FOLDER", help="keep the recording there, in a new folder")
     parser.add_argument("--show", type=Path, metavar="FOLDER", help="rank a recording that was kept, and run nothing")
+    parser.add_argument(
+        "--compare",
+        type=Path,
+        metavar="FOLDER",
+        help="run the command of a kept recording again, for as long, and say what came of what has landed since",
+    )
     parser.add_argument(
         "--measure",
         type=int,
@@ -64,6 +74,8 @@ def main(options: argparse.Namespace) -> ExitCode:
 
         require_terminal()
     settings = settings_from(options)
+    if options.compare:
+        return _compare(options.compare.resolve(), settings, as_json=options.json)
     ranking = read_ranking(options.show.resolve()) if options.show else _record(options, settings)
     ranking = ranking.with_gains(_gains(ranking, options.measure, settings))
     print(json.dumps(ranking.to_json()) if options.json else as_text(ranking))
@@ -91,14 +103,33 @@ def as_text(ranking: Ranking) -> str:
 
 def _record(options: argparse.Namespace, settings: Settings) -> Ranking:
     """Run the command and rank what it recorded."""
-    command = parse_command(options.words, python=settings.python)
+    folder = _own_folder(options.save) if options.save else None
     limits = Limits(options.seconds, options.steps, CAPTURE_BYTES)
-    folder = _own_folder(options.save) if options.save else new_recording(settings.home)
+    return _run(options.words, settings, limits, folder)
+
+
+def _compare(folder: Path, settings: Settings, *, as_json: bool) -> ExitCode:
+    """Run what was run for a recording again, where it was run, and print what came of it."""
+    from app.hotspots_report import comparison_lines
+
+    before = read_ranking(folder)
+    os.chdir(before.run.directory)
+    settings = dataclasses.replace(settings, python=settings.python or before.run.python)
+    now = _run(before.run.words, settings, Limits(before.run.seconds, before.run.steps), None)
+    comparison = compare(before, now)
+    print(json.dumps(comparison.to_json()) if as_json else "\n".join(comparison_lines(comparison)))
+    return ExitCode.OK
+
+
+def _run(words: Sequence[str], settings: Settings, limits: Limits, save: Path | None) -> Ranking:
+    """Run a command and rank what it recorded."""
+    command = parse_command(words, python=settings.python)
+    folder = save or new_recording(settings.home)
     narrate(f"{command.text}  (for {limits.seconds:g} s once its first steps are over)")
     end = watch(command, folder, limits, narrate)
     _tell_end(end)
     require_modules(read_recording(folder), end, command)
-    keep_run(folder, options.words, command, settings.python, limits, end)
+    keep_run(folder, words, command, settings.python, limits, end)
     narrate(f"the recording is in {folder}")
     return read_ranking(folder)
 

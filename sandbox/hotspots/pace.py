@@ -16,13 +16,13 @@ class Pace:
     Attributes:
         steps: How many steps were left alone.
         step_ms: Mean time of those, by the host's clock; None where there were none.
-        windows_ms: The mean of each stretch of them.
+        stretches: Steps and seconds of each stretch of them.
         overhead: By which share recorded stretches were slower than their neighbours; None where there are none to compare.
     """
 
     steps: int
     step_ms: float | None
-    windows_ms: tuple[float, ...]
+    stretches: tuple[tuple[int, float], ...]
     overhead: float | None
 
 
@@ -33,7 +33,7 @@ def pace_of(recording: Recording) -> Pace:
     steps = sum(window.steps for window in plain)
     mean = sum(window.seconds for window in plain) / steps * 1000 if steps else None
     compared = [window for window in windows if window.kind in ("plain", "recorded")]
-    return Pace(steps, mean, tuple(_step_seconds(window) * 1000 for window in plain), _overhead(compared))
+    return Pace(steps, mean, tuple((window.steps, window.seconds) for window in plain), _overhead(compared))
 
 
 def _overhead(windows: Sequence[Window]) -> float | None:

@@ -123,6 +123,7 @@ class ProcessRecord:
         left_alone: Whether there were no hooks at all in the stretches that were not recorded.
         elsewhere: Calls of modules in other threads, which are not timed.
         losses: The scalars on which ``backward`` was called, in order.
+        landings: What each landed folder counted, by its package.
         captures: The name of the folder of each class's capture, by ``module:Class``.
         capture_fault: Why capturing was given up.
         classes: One record a class.
@@ -149,6 +150,7 @@ class ProcessRecord:
     elsewhere: int
     left_alone: bool
     losses: tuple[float, ...]
+    landings: Mapping[str, Mapping[str, Any]]
     captures: Mapping[str, str]
     capture_fault: str
     classes: tuple[ClassRecord, ...]
@@ -186,6 +188,7 @@ class ProcessRecord:
             backward=Times.from_json(data["backward_us"]),
             outside=Times.from_json(data["outside_us"]),
             losses=tuple(data["losses"]),
+            landings=data["landings"],
             captures=data["captures"],
             capture_fault=data["capture_fault"],
             classes=tuple(ClassRecord.from_json(each) for each in data["classes"]),

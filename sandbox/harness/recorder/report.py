@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Dict
 import torch
 
 from .captures import rank
+from .landings import landing_counts
 
 if TYPE_CHECKING:
     from .recorder import Recorder
@@ -47,6 +48,7 @@ def report(recorder: Recorder) -> Dict[str, Any]:
         "outside_us": timeline.outside.to_json(),
         "captures": recorder.captures.written,
         "capture_fault": recorder.captures.fault,
+        "landings": landing_counts(),
         "losses": recorder.losses.read(),
         "classes": [kind.to_json() for kind in list(recorder.kinds.values())],
     }

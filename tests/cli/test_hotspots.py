@@ -1,0 +1,71 @@
+"""``warpsmith hotspots`` as a developer uses it: from their script to a ranking, to a session's task, and once more."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Cli, command_of
+from tests.sandbox.hotspots.conftest import BLOCKS
+
+pytestmark = pytest.mark.timeout(300)
+
+TRAIN = """\
+import torch
+from net.blocks import Net
+
+def main():
+    torch.manual_seed(0)
+    model = Net()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    print("the script's own words")
+    while True:
+        loss = model(torch.randn(8, 16)).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_a_script_without_end_is_ranked_shown_and_compared(cli: Cli) -> None:
+    (cli.folder / "net").mkdir()
+    (cli.folder / "net" / "__init__.py").touch()
+    (cli.folder / "net" / "blocks.py").write_text(BLOCKS)
+    (cli.folder / "train.py").write_text(TRAIN)
+    options = ["--seconds", "1", "--measure", "0"]
+    done = cli.run("hotspots", f"{sys.executable} -W ignore train.py", *options, "--save", "seen", "--json")
+    assert done.code == 0, done.err
+    assert "the script's own words" in done.err
+    told = json.loads(done.out)
+    assert told["status"] is None
+    block = next(each for each in told["hotspots"] if each["name"] == "Block")
+    assert block["target"] == f"{cli.folder}/net/blocks.py:Block"
+    assert block["variants"][0]["inputs"] == ["float32[8, 16]", "scale=0.5"]
+    assert block["variants"][0]["training"]
+    assert block["calls_per_step"] == 3
+    assert block["unopened"] == ""
+    assert json.loads((Path(block["capture"]) / "manifest.json").read_text())["refused"] == ""
+    shown = cli.run("hotspots", "--show", "seen", "--measure", "0")
+    assert shown.code == 0
+    shown.says("net/blocks.py:5", "float32[8, 16], scale=0.5", "forward", "Linear")
+    compared = cli.run("hotspots", "--compare", "seen", "--json")
+    assert compared.code == 0, compared.err
+    comparison = json.loads(compared.out)
+    assert comparison["loss"]["same"]
+    assert "nothing that landed was loaded" in comparison["conclusion"]
+    assert not [process for process in cli.processes() if command_of(process)]
+
+
+def test_what_cannot_be_ranked_is_refused(cli: Cli) -> None:
+    refused = cli.run("hotspots", f"{sys.executable} -c 'raise SystemExit(3)'")
+    assert refused.code == 2
+    refused.says("failed after", "exit status 3", "next:")
+    missing = cli.run("hotspots", "--show", "nothing")
+    assert missing.code == 2
+    missing.says("no recording in this folder")
