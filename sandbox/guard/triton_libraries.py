@@ -28,9 +28,10 @@ _COMPILERS = ("gcc", "clang")
 _DRIVER = Path("triton/backends/nvidia/driver.py")
 _UTILITIES = _DRIVER.with_suffix(".c")
 _LIBRARY = re.compile(r"\w+/\w+(?:\.[\w-]+)?\.so")
-_SOURCE = re.compile(r"/(?:[^/]+/)+(?P<name>\w+\.c)")
+_SOURCE = re.compile(r"(?P<folder>/(?:[\w.-]+/)+)(?P<name>\w+\.c)")
 _FLAGS = frozenset({"-O3", "-shared", "-fPIC", "-Wno-psabi"})
 _LIBCUDA = re.compile(r"-l(?::libcuda\.so(?:\.\d+)*|cuda)")
+_HERE = "{here}"
 _MOST_BYTES = 4 * 1024 * 1024
 _MOST_SOURCES = 64
 _FILLING = re.compile(r"[\w\s,;:.*&=()!\[\]{}|-]*")
@@ -118,7 +119,8 @@ def _arguments(given: list[str], cell: Cell) -> list[str]:
     source = _SOURCE.fullmatch(given[0]) if given else None
     if source is None:
         return []
-    kept, rest = [source["name"]], iter(given[1:])
+    # An assertion in a C file holds the file's name as the compiler was given it.
+    kept, rest = [source["name"], f"-fmacro-prefix-map={_HERE}={source['folder']}"], iter(given[1:])
     for each in rest:
         if each == "-o":
             next(rest, "")
@@ -146,7 +148,8 @@ def _compile(source: str, arguments: list[str], folder: Path, isolation: Isolati
     folder.mkdir(parents=True)
     (folder / arguments[0]).write_text(source)
     compiler = (folder.parent / "cc").read_text().splitlines()[-1].split("'")[1]
-    command = [compiler, str(folder / arguments[0]), *arguments[1:], "-o", str(folder / "library.so")]
+    given = [each.replace(_HERE, f"{folder}/") for each in arguments[1:]]
+    command = [compiler, str(folder / arguments[0]), *given, "-o", str(folder / "library.so")]
     inside = Cell(cell.readable, (folder,), folder, dict(cell.env), cell.limits, gpu=cell.gpu)
     quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     process = isolation.popen(command, inside, **quiet)

@@ -32,7 +32,7 @@ int launch({declared}) {{
 """
     return src
 '''.replace("LONG", "\n".join(f"static inline int helper_{i}(int a) {{{{ return a + {i}; }}}}" for i in range(40)))
-UTILITIES = "int fill(int a) { return a + 1; }\n"
+UTILITIES = "#include <assert.h>\nint fill(int a) { assert(a > 0); return a + 1; }\n"
 EVIL = "__attribute__((constructor)) static void evil(void) {}\nint launch(int a) { return a; }\n"
 
 
