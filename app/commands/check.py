@@ -52,13 +52,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def main(options: argparse.Namespace) -> ExitCode:
     """Judge once and print the verdict, or measure variants and print those."""
-    if options.candidate is None:  # with --capture the only name is the candidate's
-        options.target, options.candidate = None, Path(options.target)
+    target, named = places(options)
     instead = measures_variants(options)
     settings = settings_from(options)
-    spec = task_from(options, options.target, settings)
+    spec = task_from(options, target, settings)
     with scratch_folder("warpsmith-check-") as scratch:
-        candidate = candidate_folder(options.candidate, spec, scratch / "candidate")
+        candidate = candidate_folder(named, spec, scratch / "candidate")
         measure = variants_of(options, read_candidate(candidate, spec)) if instead else None
         judge = Judge(
             spec,
@@ -76,6 +75,11 @@ def main(options: argparse.Namespace) -> ExitCode:
     whole = {**verdict.to_json(), **looks_as_json(profile, found)}
     print(json.dumps(whole) if options.json else "\n".join(filter(None, (report(verdict), told))))
     return ExitCode.FAILED if found is not None and found.findings else exit_code(verdict)
+
+
+def places(options: argparse.Namespace) -> tuple[str | None, Path]:
+    """Return target and candidate: where only one is named, which takes ``--capture``, that is the candidate."""
+    return (None, Path(options.target)) if options.candidate is None else (options.target, options.candidate)
 
 
 def exit_code(verdict: Verdict) -> ExitCode:

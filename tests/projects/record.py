@@ -5,7 +5,6 @@ A recorder of a few lines, for the interpreter of the package that is looked at.
 
 from __future__ import annotations
 
-import runpy
 import sys
 from pathlib import Path
 
@@ -23,7 +22,7 @@ register_module_forward_pre_hook(lambda module, args: capture.before(module, arg
 register_module_forward_hook(
     lambda module, args, kwargs, output: capture.after(module, output), with_kwargs=True, always_call=True
 )
-sys.argv[:] = [script]
-runpy.run_path(script, run_name="__main__")
+sys.argv[:], __file__ = [script], script
+exec(compile(Path(script).read_text(), script, "exec"))
 for key, place in capture.finish(classes.split(",")).items():
     print(f"{key}\t{place}")

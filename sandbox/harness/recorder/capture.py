@@ -123,6 +123,10 @@ class Capture:
             del build.kept[signature]
             seen.refuse(refused)
 
+    def classes(self) -> List[str]:
+        """Return the keys of the classes that were called."""
+        return list(self._seen)
+
     def finish(self, chosen: Collection[str]) -> Dict[str, Path]:
         """Write the captures of these classes and return the folder of each; a manifest says what could not be captured."""
         return {key: self._write(key, self._seen[key]) for key in chosen if key in self._seen}

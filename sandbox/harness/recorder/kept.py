@@ -103,10 +103,10 @@ class Build:
         call = self.kept[signature]
         names = argument_names(self.cls, call.structure)
         torch.save(call.tensors, folder / "inputs.pt")
-        if self.state:
-            torch.save(self.state, folder / "state.pt")
         described = self.portrait["state"]
         described["copied"] = bool(self.state) or not described["tensors"]
+        if described["copied"]:
+            torch.save(self.state, folder / "state.pt")
         dynamic, notes = _sizes(self.counts, signature, call, names)
         notes = [*self.portrait["notes"], *notes, *_aliases(names, call)]
         if not described["copied"]:
