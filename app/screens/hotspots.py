@@ -80,7 +80,7 @@ class HotspotsScreen(Screen[None]):
 
     def on_mount(self) -> None:
         """Show the list once its width is known."""
-        self.query_one("#hotspots-list").border_title = "Classes by share of the device's time"
+        self.query_one("#hotspots-list").border_title = "Classes by share of the device's time · Enter opens a session"
         self.query_one("#hotspots", RowList).focus()
         self.call_after_refresh(self._show)
 
@@ -97,8 +97,9 @@ class HotspotsScreen(Screen[None]):
         if each is None:
             return
         self.query_one("#hotspots-about").border_title = Content(clean(each.name))
-        facts = hotspot_facts(each, self._ranking.gains.get(each.key), each.key in self._captures)
-        self.query_one("#hotspots-facts", LinesView).show_rows(facts)
+        view = self.query_one("#hotspots-facts", LinesView)
+        gain, captured = self._ranking.gains.get(each.key), each.key in self._captures
+        view.show_rows(hotspot_facts(each, gain, captured, view.columns))
         self.query_one("#hotspots-source", CodeView).show(_source(each))
 
     @property

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from textual.content import Content
+
 from app.hotspots_report import calls_text, gain_text, in_time, percent, place
 from app.text.bars import bar
 from app.text.plain import clean, clipped
-from app.text.rows import Row, row
+from app.text.rows import Row, row, wrapped
 from sandbox.hotspots.gain import Gain
 from sandbox.hotspots.rank import Hotspot
 
@@ -35,8 +37,8 @@ def hotspot_row(each: Hotspot, largest: float, width: int, root: Path) -> Row:
     )
 
 
-def hotspot_facts(each: Hotspot, gain: Gain | None, captured: bool) -> list[Row]:
-    """Return what is known of a class, a fact a row."""
+def hotspot_facts(each: Hotspot, gain: Gain | None, captured: bool, width: int) -> list[Row]:
+    """Return what is known of a class, fact by fact, wrapped at a width."""
     facts = [
         ("device", f"{percent(each.forward.device)} forward, {percent(each.backward.device)} backward"),
         ("host", f"{percent(each.forward.latency)} forward, {percent(each.backward.latency)} backward"),
@@ -46,8 +48,12 @@ def hotspot_facts(each: Hotspot, gain: Gain | None, captured: bool) -> list[Row]
     facts += [("to gain", gain_text(gain))] if gain is not None else []
     facts += [("capture", "its arguments, state and inputs are kept")] if captured else []
     facts += [("", f"cannot be opened: {each.unopened}")] if each.unopened else []
-    rows = [row((f"{name:<11}", "$muted"), clean(text)) for name, text in facts]
+    rows = [line for name, text in facts for line in _fact(name, text, width)]
     for variant in each.variants[:_MOST_VARIANTS]:
         share = variant.calls / max(1, sum(other.calls for other in each.variants))
-        rows.append(row((f"{percent(share):>10} ", "$muted"), calls_text(variant)))
+        rows += _fact(percent(share), calls_text(variant), width)
     return rows
+
+
+def _fact(name: str, text: str, width: int) -> list[Row]:
+    return wrapped(Content(clean(text)), width, first=f"{name:<11}", rest=" " * 11)

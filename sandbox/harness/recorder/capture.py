@@ -103,7 +103,7 @@ class Capture:
         if build is None or seen.refusals >= _PATIENCE:
             return
         try:
-            self._look(seen, build, inner, args, _kwargs_of(module) if kwargs is None else kwargs)
+            self._look(seen, build, inner, args, kwargs_of(module) if kwargs is None else kwargs)
         except Refused as refused:
             seen.refuse(refused)
         except Exception as error:  # the developer's run goes on, whatever their classes do to being looked at
@@ -224,7 +224,7 @@ def _contents(seen: _Seen, folder: Path, limit: int) -> Dict[str, Any]:
     return manifest
 
 
-def _kwargs_of(module: nn.Module) -> Dict[str, Any]:
+def kwargs_of(module: nn.Module) -> Dict[str, Any]:
     """Return the keyword arguments of the call of a module that is on the stack."""
     frame: Optional[FrameType] = sys._getframe(1)
     while frame is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
 import warnings
 from typing import TYPE_CHECKING, Any, Dict, List
@@ -11,6 +12,8 @@ import torch
 from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from .capture import kwargs_of
 
 if TYPE_CHECKING:
     from .recorder import Recorder
@@ -33,7 +36,10 @@ def hook_modules() -> None:
     """Let the recorder know of module calls, unless it does already."""
     if not _handles:
         _handles.append(register_module_forward_pre_hook(_before))
-        _handles.append(register_module_forward_hook(_after, with_kwargs=True, always_call=True))
+        if "with_kwargs" in inspect.signature(register_module_forward_hook).parameters:
+            _handles.append(register_module_forward_hook(_after, with_kwargs=True, always_call=True))
+        else:  # torch tells a global hook of keyword arguments only from some version on
+            _handles.append(register_module_forward_hook(_after_positional, always_call=True))
 
 
 def leave_modules() -> bool:
@@ -59,6 +65,12 @@ def _after(module: nn.Module, args: Any, kwargs: Dict[str, Any], output: Any) ->
     if torch.compiler.is_compiling():
         return
     _recorders[0].after(module, args, kwargs, output)
+
+
+def _after_positional(module: nn.Module, args: Any, output: Any) -> None:
+    if torch.compiler.is_compiling():
+        return
+    _recorders[0].after(module, args, kwargs_of(module), output)
 
 
 def _stepped(optimizer: Any, args: Any, kwargs: Dict[str, Any]) -> None:  # noqa: ARG001 - the hook's signature
