@@ -16,6 +16,7 @@ from agent.landing.change import FileChange
 from agent.landing.kept import Kept
 from agent.landing.write import read
 from sandbox.errors import LandingRefused, UsageError
+from sandbox.target import locate
 
 FOLDER = ".warpsmith"
 INDEX = "landed.toml"
@@ -28,14 +29,15 @@ _PROJECT_FILES = ("warpsmith.toml", "pyproject.toml", "setup.py", "setup.cfg")
 def project_root(path: Path) -> Path:
     """Return the project that a file or folder belongs to: the nearest folder above with an index or a repository.
 
-    Without either it is the nearest with a project's file, and at last the folder itself.
+    Without either it is the nearest with a project's file, and at last the folder that the file is imported from.
     """
     start = path if path.is_dir() else path.parent
     above = (start, *start.parents)
     for folder in above:
         if (folder / FOLDER).is_dir() or (folder / ".git").exists():
             return folder
-    return next((each for each in above if any((each / name).is_file() for name in _PROJECT_FILES)), start)
+    found = next((each for each in above if any((each / name).is_file() for name in _PROJECT_FILES)), None)
+    return found or (start if path.is_dir() else locate(path)[0])
 
 
 def read_index(project: Path) -> dict[str, Kept]:
@@ -98,7 +100,7 @@ def noted(project: Path, name: str, lines: Sequence[str]) -> list[FileChange]:
     changes = [FileChange(index, before, after)] if after != before else []
     if after is not None and marked is None:
         changes.append(FileChange(attributes, None, _ATTRIBUTES))
-    elif after is None and marked == _ATTRIBUTES:
+    elif after is None and marked is not None and marked.replace(b"\r\n", b"\n") == _ATTRIBUTES:
         changes.append(FileChange(attributes, marked, None))
     return changes
 

@@ -90,8 +90,7 @@ def _files(project: Path, kept: Kept, record: Mapping[str, object]) -> tuple[lis
 
 
 def _environment(kept: Kept, present: Mapping[str, str]) -> list[str]:
-    on_gpu = kept.device != "cpu"
-    watched = [key for key in _CHANGES if key != ("cpu" if on_gpu else "device")]
+    watched = [key for key in _CHANGES if key != ("device" if kept.device == "cpu" else "cpu")]
     return [
         f"{_CHANGES[key]} {present[key]}, it was judged with {kept.environment[key]}"
         for key in watched

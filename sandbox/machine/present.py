@@ -1,4 +1,4 @@
-"""What times depend on, here and now, without opening a judge: versions, GPU and driver, as a verdict would name them."""
+"""What times depend on, here and now, read without importing torch: versions, GPU and driver, as a verdict names them."""
 
 from __future__ import annotations
 
@@ -11,22 +11,24 @@ from sandbox.machine.devices import gpu_of
 from sandbox.wire import HARNESS
 
 _ASK = """
-import json, sys
+import importlib.util, json, os, runpy, sys
 sys.path.append(sys.argv[1])
-from warpsmith_harness.machine import machine_of
-print(json.dumps(machine_of(sys.argv[2])))
+from warpsmith_harness.machine import cpu_name
+found = importlib.util.find_spec("torch")
+version = runpy.run_path(os.path.join(os.path.dirname(found.origin), "version.py")) if found else {}
+print(json.dumps({"torch": version.get("__version__"), "cuda": version.get("cuda"), "cpu": cpu_name()}))
 """
-_PATIENCE_SECONDS = 120
+_PATIENCE_SECONDS = 60
 
 
 def present(python: Path, device: str) -> dict[str, str]:
-    """Return torch, CUDA, device, compute capability, CPU and driver of an interpreter; those that there are.
+    """Return torch, CUDA and CPU of an interpreter, and name, compute capability and driver of a GPU; those that there are.
 
     Raises:
         EnvironmentFault: It does not answer, or has no torch.
     """
-    command = [str(python), "-c", _ASK, str(HARNESS), device]
     mend = "Install torch there, or name your project's interpreter with --python."
+    command = [str(python), "-c", _ASK, str(HARNESS)]
     try:
         answer = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE_SECONDS, check=False)
         found = json.loads(answer.stdout.strip().splitlines()[-1])
@@ -39,5 +41,9 @@ def present(python: Path, device: str) -> dict[str, str]:
         raise EnvironmentFault(
             f"The interpreter cannot be asked: {last}.", where=str(python), next_step=mend
         ) from error
+    if not found["torch"]:
+        raise EnvironmentFault("There is no torch in the interpreter.", where=str(python), next_step=mend)
     gpu = gpu_of(device)
-    return {**{key: str(value) for key, value in found.items() if value}, **({"driver": gpu.driver} if gpu else {})}
+    if gpu is not None:
+        found |= {"device": gpu.name, "sm": f"sm_{gpu.sm}", "driver": gpu.driver}
+    return {key: str(value) for key, value in found.items() if value}

@@ -12,6 +12,7 @@ import pytest
 from agent import commands as cmd
 from agent import events as ev
 from agent.events import EndReason
+from agent.landing.index import read_index
 from agent.session import create_session, find_session, summarise
 from agent.state import SessionState
 from agent.store import read_events
@@ -192,7 +193,13 @@ def test_it_is_accepted_in_part_judged_landed_and_undone_byte_by_byte(recorded, 
         assert not landed.partial
         assert "fused_shift" in (project / "shifted.py").read_text()
         assert (project / "shifted_kernels").is_dir()
+        assert list(read_index(project)) == ["shifted.py:Shifted"]
         engine.send(cmd.Undo(landed.landing))
+        engine.wait_for(ev.Undone)
+        engine.send(cmd.Redo(landed.landing))
+        engine.wait_for(ev.Landed)
+        assert "fused_shift" in (project / "shifted.py").read_text()
+        engine.send(cmd.Undo(landed.landing + 1))
         engine.wait_for(ev.Undone)
     after = {p: p.read_bytes() for p in project.rglob("*") if p.is_file() and "__pycache__" not in p.parts}
     assert after == before

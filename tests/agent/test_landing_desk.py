@@ -10,11 +10,14 @@ import pytest
 
 from agent import events as ev
 from agent.landing import FileChange
+from agent.landing.commit import Commit, find_place
 from agent.landing_desk import LandingDesk
 from agent.state import SessionState
 from agent.store import SessionWriter, read_events
 from agent.stream import Stream
-from sandbox.errors import EnvironmentFault
+from sandbox.errors import EnvironmentFault, LandingRefused
+from tests.agent.landing.mortal import CALM
+from tests.agent.landing.repositories import git
 from tests.agent.support import make_spec
 
 
@@ -96,3 +99,76 @@ async def test_undoing_says_what_became_of_each_file(desk, landing):
         str(changes[0].path): "restored",
         str(changes[1].path): "removed",
     }
+
+
+def commits(project):
+    return int(git(project, "rev-list", "--count", "HEAD"))
+
+
+@pytest.fixture
+def committed(desk, landing, tmp_path, monkeypatch):
+    """The landing as one commit in the developer's repository."""
+    for name, value in CALM.items():
+        monkeypatch.setenv(name, value)
+    project = tmp_path / "project"
+    git(project, "init", "-q", "-b", "main")
+    for key, value in (("user.name", "D"), ("user.email", "d@e")):
+        git(project, "config", key, value)
+    git(project, "add", ".")
+    git(project, "commit", "-q", "-m", "start")
+    changes, landed = landing
+    desk._write(changes, landed, find_place(changes), "Land\n")
+    return project
+
+
+async def test_a_committed_landing_is_undone_and_landed_again_by_commits(desk, committed):
+    state = desk._stream.state
+    assert state.landings[1].commit == git(committed, "rev-parse", "HEAD").strip()
+    await desk.undo(1)
+    assert state.undone[1].commit == git(committed, "rev-parse", "HEAD").strip()
+    assert git(committed, "diff", "--stat", "HEAD~2", "HEAD") == ""
+    await desk.redo(1)
+    assert state.landings_standing == [2]
+    assert (state.landings[2].commit, commits(committed)) == (git(committed, "rev-parse", "HEAD").strip(), 4)
+    assert git(committed, "diff", "--stat", "HEAD~2", "HEAD") == ""
+    assert git(committed, "status", "--porcelain") == ""
+    await desk.undo(2)
+    assert git(committed, "status", "--porcelain") == ""
+
+
+async def test_an_undo_over_edits_is_refused_unless_a_part_is_wanted(desk, committed, landing):
+    changes, _ = landing
+    changes[1].path.write_bytes(b"mine")
+    with pytest.raises(LandingRefused, match=r"a\.cpp"):
+        await desk.undo(1)
+    assert changes[0].path.read_bytes() == b"landed"
+    await desk.undo(1, partly=True)
+    assert (changes[0].path.read_bytes(), changes[1].path.read_bytes()) == (changes[0].before, b"mine")
+    assert commits(committed) == 2
+    assert "no commit made: files were edited since" in desk._stream.state.undone[1].notes[0]
+    with pytest.raises(LandingRefused, match="was not undone"):
+        await desk.redo(7)
+
+
+async def test_a_redo_over_edits_is_refused(desk, landing):
+    changes, landed = landing
+    desk._write(changes, landed)
+    await desk.undo(1)
+    changes[0].path.write_bytes(b"mine")
+    with pytest.raises(LandingRefused, match="has changed"):
+        await desk.redo(1)
+    assert changes[0].path.read_bytes() == b"mine"
+    assert not changes[1].path.exists()
+    assert desk._stream.state.landings_standing == []
+
+
+def test_a_commit_that_no_engine_lived_to_store_is_stored_by_the_next(desk, landing, committed):
+    changes, landed = landing
+    desk._stream.state = SessionState()
+    commit = Commit(str(committed), "refs/heads/main", *git(committed, "rev-parse", "HEAD~1", "HEAD").split(), "copy")
+    desk._journal.begin(changes, ev.to_json(landed))
+    desk._journal.built(commit)
+    desk.recover()
+    assert desk._stream.state.landings[1].commit == commit.new
+    assert changes[0].path.read_bytes() == b"landed"
+    assert desk._journal.pending() is None

@@ -17,7 +17,7 @@ def machine_of(device: str) -> Dict[str, Any]:
         "torch": torch.__version__,
         "cuda": torch.version.cuda,
         "python": platform.python_version(),
-        "cpu": _cpu_name(),
+        "cpu": cpu_name(),
     }
     if device != "cpu":
         from warpsmith_harness.trace import multiprocessor
@@ -29,7 +29,8 @@ def machine_of(device: str) -> Dict[str, Any]:
     return found
 
 
-def _cpu_name() -> str:
+def cpu_name() -> str:
+    """Return the processor's name."""
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
             return line.partition(":")[2].strip()

@@ -1,0 +1,181 @@
+"""``warpsmith landed``: what has landed in a project, seen from it and from a colleague's clone of it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from agent.landing import land
+from agent.landing.index import lines_for, noted
+from agent.landing.kept import kept_of
+from agent.session import open_session
+from agent.settings import Settings
+from app.cli import main
+from sandbox.task import TaskSpec
+from tests.agent.landing.example import CANDIDATE, ORIGINAL, make_project, planned, verdict
+from tests.agent.landing.mortal import CALM
+from tests.agent.landing.repositories import git, picture
+from tests.agent.support import UNCOMPILED
+
+NAME = "shop/blocks.py:Block"
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository in which a landing was committed, judged on a machine of which nothing is known."""
+    for name, value in {**CALM, "WARPSMITH_HOME": str(tmp_path / "home"), "WARPSMITH_DEVICE": "cpu"}.items():
+        monkeypatch.setenv(name, value)
+    spec = make_project(tmp_path / "project")
+    root = spec.root
+    git(root, "init", "-q", "-b", "main")
+    for key, value in (("user.name", "D"), ("user.email", "d@e")):
+        git(root, "config", key, value)
+    git(root, "add", ".")
+    git(root, "commit", "-q", "-m", "start")
+    _land(spec)
+    git(root, "add", ".")
+    git(root, "commit", "-q", "-m", "landed")
+    return root
+
+
+def _land(spec: TaskSpec) -> None:
+    changes = planned(spec)
+    entry = kept_of(spec.with_changes(env=UNCOMPILED), changes, verdict(), spec.root)
+    forgetful = {**entry.to_json(), "environment": {}}
+    entry = type(entry).from_json(entry.name, forgetful)
+    land([*changes, *noted(spec.root, entry.name, lines_for(entry))])
+
+
+def landed(capsys: pytest.CaptureFixture[str], root: Path, *arguments: str) -> tuple[int, str, str]:
+    capsys.readouterr()
+    code = main(["landed", *arguments, "--project", str(root)])
+    told = capsys.readouterr()
+    return code, told.out, told.err
+
+
+def states(capsys: pytest.CaptureFixture[str], root: Path) -> list[tuple[str, list[str]]]:
+    code, out, _ = landed(capsys, root, "--json")
+    assert code == 0
+    return [(each["state"], each["reasons"]) for each in json.loads(out)]
+
+
+def test_a_landing_is_listed_with_what_became_of_it(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = landed(capsys, project / "shop")
+    assert code == 0
+    assert out.startswith(f"fresh    {NAME}\n")
+    assert "then reward 2: 1.50× eager [1.40, 1.60]" in out
+    module, kernel = project / "shop/blocks.py", project / "shop/blocks_kernels/fused_block.cpp"
+    module.write_text(module.read_text() + "\nMORE = 1\n")
+    assert states(capsys, project) == [("edited", ["shop/blocks.py was edited, Block was not"])]
+    module.write_text(module.read_text().replace("self.eps)", "self.eps * 2)"))
+    assert states(capsys, project) == [("stale", ["Block was edited in shop/blocks.py"])]
+    kernel.unlink()
+    assert states(capsys, project) == [("missing", ["shop/blocks_kernels/fused_block.cpp is gone"])]
+
+
+def test_a_landing_grows_stale_with_torch(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    index = project / ".warpsmith/landed.toml"
+    index.write_text(f'{index.read_text()}"{NAME}".environment.torch = "1.0"\n')
+    ((state, (reason,)),) = states(capsys, project)
+    assert state == "stale"
+    assert reason.startswith("torch is ")
+    assert reason.endswith("it was judged with 1.0")
+
+
+@pytest.mark.parametrize("end", ["false", "true"])
+def test_a_clone_undoes_it_by_what_landed_alone(
+    project: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], end: str
+) -> None:
+    """Also where git gives the clone other line ends."""
+    clone = tmp_path / "clone"
+    git(tmp_path, "clone", "-q", "-c", f"core.autocrlf={end}", str(project), str(clone))
+    assert states(capsys, clone) == [("fresh", [])]
+    code, out, err = landed(capsys, clone, "undo", "Block")
+    assert code == 0, err
+    assert f"{NAME} was taken back." in out
+    assert git(clone, "diff", "--stat", "HEAD~1") == ""
+    assert not (clone / ".warpsmith").exists()
+
+
+def test_an_undo_can_be_one_commit(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = landed(capsys, project, "undo", "Block", "--commit", "--json")
+    assert code == 0, err
+    assert git(project, "rev-parse", "HEAD").strip() == json.loads(out)["commit"]
+    assert git(project, "diff", "--stat", "HEAD~2", "HEAD") == ""
+    assert git(project, "status", "--porcelain") == ""
+
+
+def test_an_undo_over_edits_says_which_and_takes_back_the_rest(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module, note = project / "shop/blocks.py", project / "shop/blocks_kernels/mine.txt"
+    module.write_text(module.read_text() + "\nMORE = 1\n")
+    note.write_text("mine\n")
+    before = picture(project / "shop")
+    code, _, err = landed(capsys, project, "undo", "Block")
+    assert code == 1
+    assert "blocks.py" in err
+    assert "--partly" in err
+    assert picture(project / "shop") == before
+    code, _, err = landed(capsys, project, "undo", "Block", "--partly")
+    assert code == 0, err
+    assert module.read_text() == ORIGINAL + "\nMORE = 1\n"
+    assert note.read_text() == "mine\n"
+    assert [path.name for path in note.parent.iterdir()] == ["mine.txt"]
+
+
+def test_what_landed_and_is_wrong_now_fails(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is judged as it lies there, against the original that was kept, and nothing in the project changes."""
+    kernel = project / "shop/blocks_kernels/fused_block.cpp"
+    kernel.write_text(kernel.read_text().replace("y + eps", "y - eps - 0.5f"))
+    before = picture(project)
+    code, out, err = landed(capsys, project, "check", "Block", "--json")
+    assert code == 1, err
+    ((told),) = json.loads(out)
+    assert (told["name"], told["state"], told["verdict"]["reward"]) == (NAME, "edited", -1)
+    assert not told["verdict"]["verify"]["ok"]
+    assert picture(project) == before
+
+
+def test_a_session_to_retune_begins_with_the_original_and_lands_in_its_place(project: Path, tmp_path: Path) -> None:
+    from agent.keeping import session_to_retune
+    from agent.landing.index import read_index
+
+    settings = Settings(home=tmp_path / "home", cache=tmp_path / "cache", device="cpu")
+    entry = read_index(project)[NAME]
+    task = open_session(session_to_retune(project, entry, settings, Path("/usr/bin/python3"), "cpu")).task
+    assert task.path.read_text() == ORIGINAL
+    assert (task.root / "shop/parts.py").read_bytes() == (project / "shop/parts.py").read_bytes()
+    assert (task.init, task.inputs, task.module_name) == ("8", "torch.randn(4, 8), shift=None", "shop.blocks")
+    assert (task.landing.path, task.landing.root) == (project / "shop/blocks.py", project)
+    again = planned(task.landing, {"blocks.py": CANDIDATE.replace("x.numel()", "int(x.numel())").encode()})
+    assert next(change.path for change in again) == project / "shop/blocks.py"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["undo"], ["Which landing to undo", "warpsmith landed lists them"]),
+        (["undo", "Nobody"], ["No landing is called 'Nobody'", NAME]),
+        (["list", "Block"], ["takes no name", "warpsmith landed check Block"]),
+        (["check", "--partly"], ["--partly is an option of undo"]),
+        (["check", "Block", "--device", "cuda:0"], ["cuda"]),
+    ],
+)
+def test_a_request_that_is_wrong_says_what_to_do(
+    project: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], words: list[str]
+) -> None:
+    code, _, err = landed(capsys, project, *arguments)
+    assert code in (2, 3)
+    assert "Traceback" not in err
+    for word in words:
+        assert word in err
+
+
+def test_a_project_without_landings_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    assert landed(capsys, tmp_path)[:2] == (0, f"Nothing has landed in {tmp_path}.\n")
+    assert landed(capsys, tmp_path, "check")[0] == 0
