@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.autograd import forward_ad
 
-from ._known import ALIGNMENT
+from ._known import ALIGNMENT, is_traced_early
 from ._parts import changed_setting, other_attribute, other_mode, parts
 
 _GRADIENTS = "gradients are on; call it under torch.no_grad() or torch.inference_mode()"
@@ -22,8 +22,8 @@ _PLAIN = (torch.Tensor, nn.Parameter)
 _tracing_state: Callable[[], Any] = torch._C._get_tracing_state
 _functorch_level: Callable[[], Any] = torch._C._functorch.peek_interpreter_stack
 _PROXIES = torch._C._TorchDispatchModeKey.PROXY
-_early_modes: Callable[[], int] = torch._ops._len_torch_dispatch_stack_pre_dispatch
-_is_exporting: Callable[[], bool] = getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)
+_is_exporting: Callable[[], bool] = getattr(torch.compiler, "is_exporting", bool)
+"""Older versions do not tell; an export with dynamic shapes then ends with an error that asks for a size."""
 
 
 class Expected:
@@ -51,7 +51,7 @@ class Expected:
             return f"{self.name} is sparse"
         if tensor.dtype is not self.dtype:
             return f"{self.name} is not {self.dtype}"
-        if not self._fits(tensor, compiling):
+        if not self._fits(tensor):
             return f"the shape of {self.name} is not {self._shown}"
         if tensor.device.type != self.device:
             return f"{self.name} is not on {self.device}"
@@ -69,17 +69,19 @@ class Expected:
             else f"{self.name} does not begin at a multiple of {ALIGNMENT} bytes"
         )
 
-    def _fits(self, tensor: torch.Tensor, compiling: bool) -> bool:
-        """Whether a tensor's sizes are verified ones; a size that an exported graph leaves open is none."""
+    def _fits(self, tensor: torch.Tensor) -> bool:
+        """Whether a tensor's sizes are verified ones."""
+        if not self.ranges and not _is_exporting():
+            return tensor.shape == self.shape
         if len(tensor.shape) != len(self.shape):
             return False
-        if compiling and _is_open(tensor):
-            return False
-        if not self.ranges:
-            return tensor.shape == self.shape
-        if any(tensor.shape[dim] != size for dim, size in self._fixed):
-            return False
-        return all(low <= tensor.shape[dim] <= high for dim, (low, high) in self.ranges.items())
+        for dim, size in self._fixed:
+            if not _surely(tensor.shape[dim] == size):
+                return False
+        for dim, (low, high) in self.ranges.items():
+            if not (_surely(tensor.shape[dim] >= low) and _surely(tensor.shape[dim] <= high)):
+                return False
+        return True
 
 
 class Contract:
@@ -169,8 +171,10 @@ class Contract:
         if len(tensors) != len(self._inputs):
             return "an input is missing"
         for dims in self._tied:
-            if len({int(tensors[name].shape[dim]) for name, dim in dims}) > 1:
-                return "its inputs disagree in a size that they have together"
+            sizes = [tensors[name].shape[dim] for name, dim in dims]
+            for size in sizes[1:]:
+                if not _surely(size == sizes[0]):
+                    return "its inputs disagree in a size that they have together"
         return ""
 
     def _leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[str, Any]]:
@@ -208,14 +212,16 @@ def _is_traced() -> bool:
     """Whether something other than torch.compile and torch.export looks on, and keeps what it sees for other calls."""
     if _tracing_state() or _functorch_level() or forward_ad._current_level >= 0:
         return True
-    if torch._C._get_dispatch_mode(_PROXIES) is not None:
-        return True
-    return bool(_early_modes())
+    return torch._C._get_dispatch_mode(_PROXIES) is not None or is_traced_early()
 
 
-def _is_open(tensor: torch.Tensor) -> bool:
-    """Whether an export leaves a size open: to compare it with a number would fix it, against the developer's word."""
-    return _is_exporting() and any(isinstance(size, torch.SymInt) for size in tensor.shape)
+def _surely(condition: Any) -> bool:
+    """Whether something is true of sizes; of those that an export leaves open, whether it is true of all."""
+    if not _is_exporting():
+        return bool(condition)
+    from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+    return statically_known_true(condition)
 
 
 def _shape_text(shape: tuple[int, ...], ranges: dict[int, tuple[int, int]]) -> str:

@@ -19,6 +19,10 @@ from torch.autograd import forward_ad
 from ._parts import HOOKS, settings_getter
 
 ALIGNMENT = 16
+is_traced_early: Callable[[], bool] = functools.partial(
+    torch._C._dispatch_tls_is_dispatch_key_included, torch._C.DispatchKey.PreDispatch
+)
+"""Whether a tracer looks on before anything else does; the guards do not see that."""
 _MOST = 8
 _modes: Callable[[], int] = torch._C._len_torch_dispatch_stack
 _TensorGuards: Any = torch._C._dynamo.guards.TensorGuards
@@ -59,6 +63,10 @@ class KnownCalls:
         return list, ()  # so that a pickled module needs nothing of this folder
 
 
+def _is_watched() -> bool:
+    return forward_ad._current_level >= 0 or _modes() > 0 or is_traced_early()
+
+
 class _Known:
     """One call. It refers to the module's parts and dictionaries, and not to the module, so that it makes no cycle."""
 
@@ -91,7 +99,7 @@ class _Known:
         for value, check in zip((*args, *kwargs.values()) if kwargs else args, self._checks):
             if not check(value):
                 return False
-        if torch.is_grad_enabled() is not self._grad or forward_ad._current_level >= 0 or _modes():
+        if torch.is_grad_enabled() is not self._grad or _is_watched():
             return False
         try:
             return self._same_state(module) and self._same_parts(module)

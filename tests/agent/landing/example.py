@@ -170,9 +170,13 @@ def verdict(ok: bool = True, sm: str | None = None) -> Verdict:
 
 
 def planned(
-    spec: TaskSpec, state: dict[str, bytes] | None = None, original: str = ORIGINAL, sm: str | None = None
+    spec: TaskSpec,
+    state: dict[str, bytes] | None = None,
+    original: str = ORIGINAL,
+    sm: str | None = None,
+    verified: VerifiedInputs | None = None,
 ) -> list[FileChange]:
-    verified = VerifiedInputs.of(spec, SIGNATURE, original.encode())
+    verified = verified or VerifiedInputs.of(spec, SIGNATURE, original.encode())
     return plan(spec, {"blocks.py": original.encode()}, state or accepted(), verdict(sm=sm), verified)
 
 
