@@ -33,10 +33,13 @@ def opening_message(spec: TaskSpec, source: str, profile: Mapping[str, Any] | No
         profile: ``OriginalProfile.to_json()``, if the original was profiled already.
     """
     called = f"inputs from {spec.factory}" if spec.factory else f"forward({spec.inputs})"
+    if spec.capture and not spec.inputs and not spec.factory:
+        called = "inputs like those captured in the developer's own run"
     if spec.kind == "kernelbench":
         made = f"{spec.candidate_class}(*get_init_inputs()), forward(*get_inputs())"
     else:
-        made = f"{spec.class_name}({spec.init}), {called}"
+        captured = "the captured arguments" if spec.capture else ""
+        made = f"{spec.class_name}({spec.init or captured}), {called}"
     mode, dtype = "train" if spec.training else "eval", spec.dtype or "as the module has it"
     facts = [
         f"Make `{spec.candidate_class}` in `{spec.candidate_file}` faster. The file now holds the original:",
@@ -52,6 +55,8 @@ def opening_message(spec: TaskSpec, source: str, profile: Mapping[str, Any] | No
 
 def _promises(spec: TaskSpec) -> Iterator[str]:
     """Say what a full verdict holds the candidate to beside the inputs that are shown."""
+    if spec.autocast:
+        yield f"- called under torch.autocast to {spec.autocast}: floating inputs may come in float32 or in that dtype"
     if spec.judged_by == "latency":
         yield (
             "- judged by latency, from an idle device to the end of a call: launches and time on the host count as much as "

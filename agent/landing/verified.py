@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sandbox.capture import plain_inputs, read_manifest
 from sandbox.errors import InternalError
 from sandbox.task import TaskSpec
 from sandbox.verdict import VerifiedRange
@@ -123,7 +124,9 @@ def _init(spec: TaskSpec, tree: ast.Module) -> dict[str, Any] | None:
 
 
 def _constants(spec: TaskSpec, tree: ast.Module) -> dict[str, str]:
-    """Return the plain values among the inputs that the task states."""
+    """Return the plain values among the inputs that the task states, or that were captured."""
+    if spec.capture and not spec.inputs and not spec.factory:
+        return {name: repr(value) for name, value in plain_inputs(read_manifest(Path(spec.capture))).items()}
     call = _call(spec.inputs)
     names = _parameters(tree, spec.class_name)
     found: dict[str, str] = {}

@@ -135,8 +135,16 @@ def task_from(options: argparse.Namespace, target: str | None, settings: Setting
 
 
 def _inputs(text: str) -> str:
-    """Return forward arguments as they were given; a file's name as an absolute path."""
-    return str(Path(text).resolve()) if text.endswith((".pt", ".pth")) and Path(text).is_file() else text
+    """Return forward arguments as they were given; a file's name as an absolute path.
+
+    Raises:
+        UsageError: There is no such file.
+    """
+    if not text.endswith((".pt", ".pth")):
+        return text
+    if not Path(text).is_file():
+        raise UsageError("There is no such file of inputs.", where=text, next_step="Save one with torch.save.")
+    return str(Path(text).resolve())
 
 
 def _require_same(spec: TaskSpec, target: str) -> None:

@@ -6,7 +6,7 @@ import inspect
 import weakref
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 import torch
 from torch import nn
@@ -163,7 +163,20 @@ def _bound(cls: type, structure: Any) -> Dict[str, Any]:
 
 
 def _plain(cls: type, structure: Any) -> Dict[str, Any]:
-    return {key: each["content"] for key, each in _bound(cls, structure).items() if each["kind"] in ("plain", "torch")}
+    """Return what was no tensor among the arguments: numbers, strings and None by name, such as ``size[0]``."""
+    return {name: leaf for key, each in _bound(cls, structure).items() for name, leaf in _leaves(key, each)}
+
+
+def _leaves(name: str, structure: Any) -> Iterator[Tuple[str, Any]]:
+    kind, content = structure["kind"], structure.get("content")
+    if kind == "plain":
+        yield name, content
+    elif kind in ("tuple", "list"):
+        for index, each in enumerate(content):
+            yield from _leaves(f"{name}[{index}]", each)
+    elif kind == "dict":
+        for key, each in content:
+            yield from _leaves(f"{name}[{key!r}]", each)
 
 
 def _elements(signature: Signature) -> int:

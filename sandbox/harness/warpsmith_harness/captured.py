@@ -54,15 +54,15 @@ class Captured:
 
     # --- Arguments --------------------------------------------------------------------------------------------------
 
-    def inputs(self) -> Arguments:
-        """Return fresh forward arguments of the captured kind, on the CPU."""
+    def inputs(self, device: torch.device) -> Arguments:
+        """Return fresh forward arguments of the captured kind, on a device."""
         if self._inputs is None:
-            self._inputs = list(self._load("inputs.pt"))
+            self._inputs = [drawing.moved(tensor, device) for tensor in self._load("inputs.pt")]
         args, kwargs = values.rebuild(self.manifest["structure"], [drawing.drawn(tensor) for tensor in self._inputs])
-        return tuple(args), kwargs
+        return tuple(drawing.at(device, each) for each in args), {k: drawing.at(device, v) for k, v in kwargs.items()}
 
-    def constructor_arguments(self, module: types.ModuleType) -> Arguments:
-        """Unpickle what the module was constructed with; ``module`` stands for the script that ran."""
+    def constructor_arguments(self, module: types.ModuleType, device: torch.device) -> Arguments:
+        """Unpickle what the module was constructed with, for a device; ``module`` stands for the script that ran."""
         if self.manifest["init_missing"]:
             raise TaskProblem(self.manifest["init_missing"], str(self._folder), 'Give them with --init "ARGS".')
         reader = types.SimpleNamespace(**vars(pickle))
@@ -77,7 +77,7 @@ class Captured:
                 str(self._folder),
                 'Capture again with the code as it is now, or give them with --init "ARGS".',
             ) from error
-        return tuple(args), kwargs
+        return tuple(drawing.at(device, each) for each in args), {k: drawing.at(device, v) for k, v in kwargs.items()}
 
     # --- The module -------------------------------------------------------------------------------------------------
 

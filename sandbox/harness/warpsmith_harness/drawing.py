@@ -31,6 +31,18 @@ def drawn(tensor: torch.Tensor) -> torch.Tensor:
     return _shuffled(tensor)
 
 
+def moved(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """Return a tensor on a device with the strides it has, gaps and overlaps included."""
+    memory = tensor.detach().as_strided((span(tensor),), (1,)).to(device)
+    return memory.as_strided(tensor.shape, tensor.stride(), 0)
+
+
+def at(device: torch.device, value: Any) -> Any:
+    """Return an argument, with the device it may name replaced by this one."""
+    named = isinstance(value, torch.device) or (isinstance(value, str) and value.partition(":")[0] == "cuda")
+    return (device if isinstance(value, torch.device) else str(device)) if named else value
+
+
 def saved(path: str) -> Any:
     """Read forward arguments from a file that ``torch.save`` wrote: a tuple, a list or a dict of tensors."""
     try:

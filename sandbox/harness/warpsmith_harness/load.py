@@ -72,7 +72,7 @@ class LoadedTask:
         if self.spec["init"]:
             arguments = self._evaluate("--init", self.spec["init"])
         elif self.captured is not None:
-            arguments = self.captured.constructor_arguments(self.module)
+            arguments = self.captured.constructor_arguments(self.module, self.device)
         elif callable(getattr(self.module, "get_init_inputs", None)):
             arguments = _arguments(self._call("get_init_inputs()", self.module.get_init_inputs))
         else:
@@ -152,9 +152,10 @@ class LoadedTask:
     def _like_seen(self) -> Arguments:
         """Draw inputs like those in a capture or a file."""
         if not self.spec["inputs"] and self.captured is not None:
-            return self.captured.inputs()
+            return self.captured.inputs(self.device)
         if self._saved is None:
-            self._saved = _arguments(drawing.saved(self.spec["inputs"]))
+            saved = _arguments(drawing.saved(self.spec["inputs"]))
+            self._saved = values.map_tensors(saved, lambda tensor: drawing.moved(tensor, self.device))
         args, kwargs = values.map_tensors(self._saved, drawing.drawn)
         return args, kwargs
 

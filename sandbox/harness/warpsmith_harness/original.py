@@ -286,10 +286,11 @@ def _check_trivial_answers(subject: Subject, answers: Answers) -> None:
         found.append("a constant, the mean of its outputs")
     if found:
         budget = subject.task.spec["tolerance"] == "budget"
+        advice = "Give inputs on which it has something to compute" + ("." if budget else ", or the tolerance budget.")
+        if subject.task.captured is not None:
+            advice = "Capture it with trained weights: as it was initialised it may have nothing to do yet."
         raise TaskProblem(
-            f"A trivial answer passes as {subject.task.cls.__name__}: {found[0]}.",
-            subject.task.spec["path"],
-            "Give inputs on which it has something to compute" + ("." if budget else ", or the tolerance budget."),
+            f"A trivial answer passes as {subject.task.cls.__name__}: {found[0]}.", subject.task.spec["path"], advice
         )
 
 
