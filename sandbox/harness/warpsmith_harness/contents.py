@@ -1,7 +1,7 @@
 """Inputs that are harder than those a task draws: other distributions, other layouts in memory, nudged by rounding.
 
-Every function keeps dtype and device. Contents are drawn from the task's own inputs, so that they stay near what the
-reference was written for; where it cannot take them all the same, the case is left out.
+Every function keeps dtype and device, and other contents keep their layout. Contents are drawn from the task's own inputs, so
+that they stay near what the reference was written for; where it cannot take them all the same, the case is left out.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ def harder(kind: str, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     open_to_it = [index for index, tensor in enumerate(tensors) if _wide_enough(tensor) and _own_memory(tensor)]
     if kind == HUGE:  # two of them could cancel each other, and then only rounding is left
         open_to_it = sorted(open_to_it, key=lambda index: tensors[index].numel())[-1:]
-    return [_KINDS[kind](tensor) if index in open_to_it else tensor for index, tensor in enumerate(tensors)]
+    return [
+        _like(_KINDS[kind](tensor), tensor) if index in open_to_it else tensor for index, tensor in enumerate(tensors)
+    ]
 
 
 def laid_out(kind: str, tensor: torch.Tensor) -> torch.Tensor | None:
@@ -158,7 +160,7 @@ def _ties(tensor: torch.Tensor) -> torch.Tensor:
     draw = generator(tensor.device)
     count = max(_LEAST_LEVELS, (tensor.shape[-1] if tensor.dim() else 1) // _TIED)
     levels = flat[torch.randint(flat.numel(), (count,), generator=draw, device=tensor.device)]
-    return _like(levels[torch.randint(count, tensor.shape, generator=draw, device=tensor.device)], tensor)
+    return levels[torch.randint(count, tensor.shape, generator=draw, device=tensor.device)]
 
 
 def _huge(tensor: torch.Tensor) -> torch.Tensor:
@@ -184,7 +186,7 @@ def _with_rows(tensor: torch.Tensor, value: float) -> torch.Tensor:
         return tensor
     chosen = torch.rand(tensor.shape[:-1], generator=generator(tensor.device), device=tensor.device) < _SHARE_OF_ROWS
     chosen.view(-1)[0] = True
-    return _like(torch.where(chosen.unsqueeze(-1), torch.full_like(tensor, value), tensor), tensor)
+    return torch.where(chosen.unsqueeze(-1), torch.full_like(tensor, value), tensor)
 
 
 def _uniform(tensor: torch.Tensor) -> torch.Tensor:

@@ -195,6 +195,14 @@ class TestLeftOut:
 
 
 class TestLayouts:
+    @pytest.mark.parametrize("kind", sorted(contents._KINDS))
+    def test_other_contents_keep_them(self, kind) -> None:
+        """A kernel may be written for a transposed view, and is then asked for nothing else."""
+        for tensor in (torch.randn(16, 8).t(), torch.randn(8, 20)[:, 2:18], torch.randn(2, 3, 4, 5).movedim(1, 3)):
+            (made,) = harder(kind, [tensor])
+            assert (made.shape, made.stride(), made.dtype) == (tensor.shape, tensor.stride(), tensor.dtype)
+            assert not torch.equal(made, tensor)
+
     def test_contents_stay(self) -> None:
         x = torch.randn(3, 8, 16)
         for kind in (TRANSPOSED, PADDED, MISALIGNED):
