@@ -16,6 +16,7 @@ from sandbox.build.inspection import Inspection
 from sandbox.crew import Crew
 from sandbox.guard import check_source
 from sandbox.guard.extension import check_extensions
+from sandbox.guard.findings import contradicted
 from sandbox.guard.left_running import left_running
 from sandbox.guard.mappings import executable, foreign_code
 from sandbox.guard.names import POLICY_RULES
@@ -359,6 +360,7 @@ class Trial:
     def _add_findings(self, findings: tuple[Finding, ...]) -> None:
         assert self._guard is not None  # the static guard came before
         everything = tuple(dict.fromkeys((*self._guard.findings, *findings)))
+        everything = tuple(dict.fromkeys((*everything, *contradicted(everything))))
         self._guard = GuardReport(all(finding.severity != "reject" for finding in everything), everything)
 
     def _passed(self) -> bool:

@@ -54,3 +54,13 @@ def conclude(findings: Iterable[Finding]) -> GuardReport:
     """Make a report: rejections first, ``ok`` when there is none."""
     ordered = sorted(findings, key=lambda finding: finding.severity != "reject")
     return GuardReport(not any(finding.severity == "reject" for finding in ordered), tuple(ordered[:MOST]))
+
+
+def contradicted(findings: Iterable[Finding]) -> list[Finding]:
+    """Return what follows from findings together: a proof by capture means nothing for a call that looks for captures."""
+    rules = {finding.rule: finding for finding in findings}
+    if not {"joined-streams", "capture-aware"} <= rules.keys():
+        return []
+    asked, shown = rules["capture-aware"].evidence, rules["joined-streams"].evidence
+    why = f"{shown}; but the candidate asks whether it is captured, and may join streams only then ({asked})"
+    return [Finding("unordered-stream", "reject", why)]

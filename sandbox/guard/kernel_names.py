@@ -12,7 +12,6 @@ _FILES = "a kernel file opens no files, sockets or devices"
 _LOADS = "a kernel file loads no code at run time"
 _ALONE = "a kernel file leaves the process it runs in alone"
 _L2 = "data kept in L2 between calls makes a timing that no caller sees"
-_SAME = "a call does the same whether or not it is captured into a CUDA graph"
 _DEVICE = "this changes the device for everything else in the process"
 
 
@@ -46,8 +45,6 @@ UNMISTAKABLE = _by_word(
         _DEVICE,
         "cudaDeviceReset cudaProfilerStop cudaProfilerStart cudaDeviceSetLimit cudaSetDeviceFlags",
     ),
-    ("capture-aware", _SAME, "cudaStreamIsCapturing cudaStreamGetCaptureInfo cudaStreamGetCaptureInfo_v2"),
-    ("capture-aware", _SAME, "cuStreamIsCapturing cuStreamGetCaptureInfo cuStreamGetCaptureInfo_v2"),
     ("global-state", _DEVICE, "cudaIpcOpenMemHandle cudaIpcGetMemHandle cuptiActivityEnable cuptiSubscribe"),
 )
 """Identifiers that count wherever they stand: rule and reason."""
@@ -107,6 +104,12 @@ PATTERNS = (
     ),
     Pattern(
         "stream", "works on a stream of its own", re.compile(r"\bcudaStream(?:Create\w*|PerThread|Legacy)\b"), "label"
+    ),
+    Pattern(
+        "capture-aware",
+        "asks whether it is captured into a CUDA graph",
+        re.compile(r"\bcu(?:da)?StreamIsCapturing\b|\bcu(?:da)?StreamGetCaptureInfo\w*"),
+        "label",
     ),
     Pattern("cuda-graph", "uses a CUDA graph", re.compile(r"\bcudaGraphLaunch\b|\bcudaStreamBeginCapture\b"), "label"),
     Pattern(

@@ -127,7 +127,7 @@ DENIED = {
     "torch.cuda.graphs": _GRAPH,
     "torch.cuda.make_graphed_callables": _GRAPH,
     "torch.cuda.is_current_stream_capturing": Denied(
-        "capture-aware", "a call does the same whether or not it is captured into a CUDA graph"
+        "capture-aware", "asks whether it is captured into a CUDA graph", "label"
     ),
     "torch.cuda.set_device": _STATE,
     "torch.cuda.manual_seed": _STATE,

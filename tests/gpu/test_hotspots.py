@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -67,8 +68,10 @@ if __name__ == "__main__":
 
 def hotspots(folder: Path, *options: str) -> dict:
     """Run the command and return what it prints as JSON."""
-    command = [str(Path(sys.executable).parent / "warpsmith"), "hotspots", *options, "--json", "--home", "home"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "app.cli", "hotspots", *options, "--json", "--home", "home"]
+    root = str(Path(__file__).parents[2])
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     print(done.stderr[-3000:])
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

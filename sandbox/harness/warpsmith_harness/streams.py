@@ -25,6 +25,9 @@ _WHOLE_DEVICE = ("Context Sync", "Device Sync")
 _UNJOINED = re.compile(r"unjoined", re.I)
 _ANY = -1
 
+CAPTURE_PROVED = "joined-streams"
+"""The rule of a label: order was proven by a capture, which convinces only of a call that does not look for one."""
+
 Trace = Dict[str, Any]
 _cuda: Any = torch.cuda
 
@@ -133,7 +136,8 @@ def order_findings(
     if captured < works:
         evidence = f"work on another stream does not wait for the caller's stream; among {named}"
         return [finding("early-read", "reject", evidence)]
-    return []
+    evidence = f"a CUDA graph of the call shows that the caller's stream waits for {named}, on another stream"
+    return [finding(CAPTURE_PROVED, "label", evidence)]
 
 
 def _between_markers(call: Callable[[], object], device: torch.device) -> None:

@@ -13,7 +13,7 @@ from sandbox.verdict import Verdict
 MODULES = Path(__file__).with_name("modules")
 KINDS = tuple(sorted(path.stem for path in MODULES.glob("*.py")))
 _CHANGES: Mapping[str, Mapping[str, Any]] = {"train_mode": {"training": True}, "bf16": {"dtype": "bfloat16"}}
-_TRUE = {("delegation", "label"), ("side-stream", "label")}
+_TRUE = {("delegation", "label"), ("side-stream", "label"), ("joined-streams", "label")}
 
 
 def write_kind(name: str, folder: Path, device: str) -> tuple[TaskSpec, Path]:
