@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.landing.change import FileChange
+from agent.landing.index import is_index
 from agent.landing.index_swap import swap_entries, take_away_lock
 from agent.landing.repository import Entries, GitFailed, Repository
 from agent.landing.write import read
@@ -221,10 +222,14 @@ def _expect_committed(repository: Repository, old: str, keys: Mapping[bytes, Fil
         present = repository.in_index(keys, index=index)
     for key, change in keys.items():
         name, where = change.path.name, str(change.path)
+        differs = not head.get(key) == staged.get(key) == present.get(key)
+        if differs and is_index(change.path):
+            what = f"{name} names landings that are not committed, and this commit would take their lines along."
+            raise LandingRefused(what, where=where, next_step=f"Commit those first. {_WITHOUT}")
         if key not in head and change.before is not None:
             what = f"{name} has never been committed, and a commit of the landing would hold all of it."
             raise LandingRefused(what, where=where, next_step=f"Commit the file first. {_WITHOUT}")
-        if not head.get(key) == staged.get(key) == present.get(key):
+        if differs:
             what = f"{name} has changes of yours that are not committed, and a commit of the landing would take them along."
             raise LandingRefused(what, where=where, next_step=f"Commit them first. {_WITHOUT}")
 

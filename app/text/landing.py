@@ -13,6 +13,7 @@ from textual.content import Content
 
 from agent.landing.change import FileChange
 from agent.landing.hunks import split_lines
+from agent.landing.index import is_index
 from app.clock import now, when
 from app.state import Judged, Landing
 from app.text.plain import clean, shown_path
@@ -43,14 +44,18 @@ class Proposal:
 
 def landing_rows(judged: Judged, proposal: Proposal, rejected: int, width: int) -> list[Row]:
     """Say what landing an attempt will do: files with their counts, what is left out, and what is judged first."""
-    changes = proposal.changes
+    changes = [change for change in proposal.changes if not is_index(change.path)]
     folder = common_folder([change.path for change in changes])
     rows = [row(("What will be written", "bold"), ("  in ", "$muted"), shown_path(folder))]
-    named = [change for change in changes if change.before is not None or change.path.suffix in KERNEL_SUFFIXES]
+    named = [change for change in changes if change.before is not None or _is_kernel(change.path)]
     rows += [_file(change, folder) for change in named[:MOST_FILES]]
     if rest := len(changes) - len(named[:MOST_FILES]):
         files = f"{rest} more file{'s' if rest > 1 else ''} that build, call and check the kernels"
         rows.append(row("  ", (f"{'new':<8}", "$accent"), (files, "$muted")))
+    if len(changes) < len(proposal.changes):
+        rows.append(
+            row("  ", (f"{'noted':<8}", "$accent"), ("in the project's index, .warpsmith/landed.toml", "$muted"))
+        )
     rows.append(row(""))
     if rejected:
         left = f"{rejected} of {proposal.total} changes are left out, because you rejected them."
@@ -102,6 +107,10 @@ def _proof(judged: Judged, *, partial: bool) -> str:
     if judged.verdict.reward is None:
         return f"How fast it is was not measured: {judged.verdict.reason} {first}"
     return first
+
+
+def _is_kernel(path: Path) -> bool:
+    return path.suffix in KERNEL_SUFFIXES and not path.name.startswith("_")
 
 
 def _file(change: FileChange, folder: Path) -> Row:

@@ -10,7 +10,10 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from agent import events
+from agent.landing import FileChange, land
+from agent.landing.deed import Journal
 from app.controller import SessionController
+from app.engine_client import Arrival
 from app.ide import WarpsmithApp
 from app.screens.choice import ChoiceScreen
 from app.screens.help import HelpScreen
@@ -29,6 +32,8 @@ from app.widgets.lines import LinesView
 from app.widgets.steer import SteerInput
 from app.widgets.stream import StreamView
 from app.widgets.verdict import VerdictPanel
+from tests.agent.landing.mortal import CALM
+from tests.agent.landing.repositories import git
 from tests.app import sessions
 from tests.app.conftest import ide, until
 
@@ -389,6 +394,39 @@ async def test_landing_says_what_it_will_do_and_takes_two_keys(tmp_path: Path) -
         assert told(folder) == [{"type": "land", "attempt": 4, "commit": False}]
 
 
+async def test_a_landing_can_be_one_commit_where_there_is_a_repository(tmp_path: Path, monkeypatch) -> None:
+    for name, value in CALM.items():
+        monkeypatch.setenv(name, value)
+    folder = sessions.record(tmp_path, device="cpu")
+    project = tmp_path / "project"
+    git(project, "init", "-q", "-b", "main")
+    for key, value in (("user.name", "Dev"), ("user.email", "d@e"), ("commit.gpgsign", "true")):
+        git(project, "config", key, value)
+    git(project, "add", ".")
+    git(project, "-c", "commit.gpgsign=false", "commit", "-q", "-m", "start")
+    async with ide(folder).run_test(size=WIDE) as pilot:
+        await ready(pilot)
+        await pilot.press("l")
+        await until(pilot, lambda: isinstance(pilot.app.screen, ChoiceScreen))
+        said = "\n".join(text(view) for view in pilot.app.screen.query(LinesView))
+        said = " ".join(said.split())
+        assert "A commit on main would hold these files and nothing else, by Dev <d@e>." in said
+        assert "It is not signed" in said
+        assert "as one commit on main" in said
+        await pilot.press("3", "enter")
+        await until(pilot, lambda: told(folder) == [{"type": "land", "attempt": 4, "commit": True}])
+
+
+async def test_a_landing_that_cannot_be_a_commit_says_why(tmp_path: Path) -> None:
+    folder = sessions.record(tmp_path, device="cpu")
+    async with ide(folder).run_test(size=WIDE) as pilot:
+        await ready(pilot)
+        await pilot.press("l")
+        await until(pilot, lambda: isinstance(pilot.app.screen, ChoiceScreen))
+        said = "\n".join(text(view) for view in pilot.app.screen.query(LinesView))
+        assert "It cannot be a commit: There is no git repository to commit to." in said
+
+
 @pytest.mark.parametrize("keys", [["enter"], ["escape"], ["2", "escape"], ["y", "l", "enter"], ["2", "1", "enter"]])
 async def test_no_stray_key_lands_anything(tmp_path: Path, keys: list[str]) -> None:
     folder = sessions.record(tmp_path, device="cpu")
@@ -459,6 +497,37 @@ async def test_a_landing_is_undone_after_it_was_said_what_that_does(tmp_path: Pa
         assert "k/k.cu  is removed" in said
         await pilot.press("2", "enter")
         await until(pilot, lambda: told(folder) == [{"type": "undo", "landing": 1, "partly": False}])
+
+
+async def test_an_undo_over_an_edit_offers_what_can_be_taken_back_and_it_lands_again(tmp_path: Path) -> None:
+    folder = sessions.record(tmp_path, device="cpu")
+    module = tmp_path / "project/encoder/blocks.py"
+    journal = Journal(folder)
+    changes = [
+        FileChange(module, module.read_bytes(), module.read_bytes() + b"# landed\n"),
+        FileChange(module.with_name("k.cpp"), None, b"// kernel\n"),
+    ]
+    files = [journal.entry(change) for change in changes]
+    land(changes)
+    changes[1].path.write_bytes(b"mine\n")
+    landed = events.Landed(landing=1, attempt=4, files=files, partial=False, verdict={})
+    with (folder / "events.jsonl").open("a") as file:
+        file.write(json.dumps(events.to_json(landed, n=1_000, time=sessions.START)) + "\n")
+    async with ide(folder).run_test(size=WIDE) as pilot:
+        await ready(pilot)
+        await pilot.press("u")
+        await until(pilot, lambda: isinstance(pilot.app.screen, ChoiceScreen))
+        said = "\n".join(text(view) for view in pilot.app.screen.query(LinesView))
+        assert "k.cpp  edited since; left as it is" in said
+        assert "Take back what can be" in said
+        await pilot.press("2", "enter")
+        await until(pilot, lambda: told(folder) == [{"type": "undo", "landing": 1, "partly": True}])
+        undone = events.Undone(landing=1, files=[{"path": str(module), "outcome": "restored"}])
+        session(pilot).controller._arrived([Arrival(undone, 1_001, sessions.START + 1)])
+        await pilot.press("U")
+        await until(pilot, lambda: isinstance(pilot.app.screen, ChoiceScreen))
+        await pilot.press("2", "enter")
+        await until(pilot, lambda: told(folder)[1:] == [{"type": "redo", "landing": 1}])
 
 
 # --- help, sessions, keys, sizes -----------------------------------------------------------------------------------

@@ -357,6 +357,7 @@ class Held:
     entries: frozenset[str]
     refs: frozenset[str]
     rest: dict[str, tuple[int, str]]
+    index: tuple[int, str]
     head: str
     tree: str
 
@@ -367,20 +368,22 @@ def look(world: World) -> Held:
     inside = {path: value for path, value in seen.items() if ".git" in Path(path).parts}
     files = {path: value for path, value in seen.items() if path not in inside}
     if not world.has_git:
-        return Held(files, frozenset(), frozenset(), {}, "", "")
+        return Held(files, frozenset(), frozenset(), {}, (0, ""), "", "")
     entries = (
         _ask(world, "ls-files", "-z", "--stage")
         + _ask(world, "ls-files", "-z", "-v")
         + _ask(world, "ls-files", "-z", "-t")
     )
     refs = [*_ask(world, "for-each-ref").splitlines(), _ask(world, "symbolic-ref", "-q", "HEAD")]
+    place = world.root / _ask(world, "rev-parse", "--git-path", "index").strip()
+    index = inside.get(str(place.relative_to(world.top)), (0, "none"))
     settled = ("config", "hooks", "info", "stash", "index.lock", "MERGE_HEAD", "sparse-checkout", "worktrees")
     rest = {path: value for path, value in inside.items() if _is_settled(path, settled)}
     head, tree = (
         _ask(world, "rev-parse", "-q", "--verify", "HEAD"),
         _ask(world, "rev-parse", "-q", "--verify", "HEAD^{tree}"),
     )
-    return Held(files, frozenset(entries.split("\0")), frozenset(refs), rest, head, tree)
+    return Held(files, frozenset(entries.split("\0")), frozenset(refs), rest, index, head, tree)
 
 
 def _is_settled(path: str, names: Sequence[str]) -> bool:
@@ -421,6 +424,7 @@ class Trial:
             activity(self.world)
             self.told.append(activity.__name__)
         undone = self._undo(changes, commit, partly=partly, before=before if activity is None else None)
+        _edits_kept(self.world, activity)
         if undone is None or activity is not None:
             return
         steps, undo_commit = undone
@@ -432,7 +436,7 @@ class Trial:
             place = find_place(changes) if self.commit else None
             commit = carry_out(changes, self.journal, {}, place, "Land\n\nwith figures\n")
         except LandingRefused as refused:
-            self.told.append(f"refused: {refused.what}")
+            self.told.append(f"refused: {self._anywhere(refused)}")
             _expect(refused.where and refused.next_step, "a refusal says where and what next")
             _same(before, look(self.world))
             return None
@@ -460,7 +464,7 @@ class Trial:
             done = carry_out(todo, self.journal, {}, place, "Take back\n")
         except LandingRefused as refused:
             _expect(before is None, f"an undo right after the landing is possible: {refused}")
-            self.told.append(f"undo refused: {refused.what}")
+            self.told.append(f"undo refused: {self._anywhere(refused)}")
             _same(held, look(self.world))
             return None
         self.journal.end()
@@ -468,7 +472,6 @@ class Trial:
         after = look(self.world)
         _only(held, after, self.world, [change.path for change in todo])
         _kept(held, after, self._keys(todo), done.new if done else "")
-        _edits_kept(self.world)
         if before is not None:
             _expect(after.files == before.files, "every file is as it was")
             if commit:
@@ -487,6 +490,9 @@ class Trial:
         _kept(held, after, self._keys(again), done.new if done else "")
         _expect(all(_content(change.path) == change.after for change in changes), "a redo lands all again")
         self._undo(changes, done.new if done else "", partly=False, before=before)
+
+    def _anywhere(self, refused: LandingRefused) -> str:
+        return refused.what.replace(str(self.world.root), "").replace(str(self.world.top), "")
 
     def _keys(self, changes: Sequence[FileChange]) -> list[str]:
         return [change.path.relative_to(self.world.root).as_posix() for change in changes]
@@ -525,7 +531,10 @@ def edits_module_elsewhere(world: World) -> None:
 
 
 def edits_module_there(world: World) -> None:
-    world.module.write_bytes(world.module.read_bytes().replace(b"fused(x)", b"fused(x)  " + MARK.strip()))
+    landed = world.module.read_bytes()
+    for call in (b"fused(x)", b"FUSED(X)"):
+        landed = landed.replace(call, call + b"  " + MARK.strip())
+    world.module.write_bytes(landed)
 
 
 def edits_a_kernel(world: World) -> None:
@@ -610,6 +619,7 @@ def _kept(before: Held, after: Held, keys: Sequence[str], commit: str) -> None:
     )
     if not commit:
         _expect(before.entries == after.entries, "the index is as it was")
+        _expect(before.index == after.index, "no byte of the index changes")
         _expect(before.refs == after.refs, "the refs are as they were")
         return
     changed = before.entries ^ after.entries
@@ -620,11 +630,22 @@ def _kept(before: Held, after: Held, keys: Sequence[str], commit: str) -> None:
     _expect(after.head.strip() == commit, "the branch has the commit")
 
 
-def _edits_kept(world: World) -> None:
-    """A line that the developer wrote is still in the file they wrote it to, if they did."""
-    for path in world.top.rglob("*"):
-        if path.name in ("later.txt", "mine.txt") and not path.is_dir():
-            _expect(path.read_bytes() == MARK, f"{path.name} is theirs")
+def _edits_kept(world: World, activity: Activity | None) -> None:
+    """What the developer wrote in between is where they wrote it."""
+    module, folder = world.module, world.module.parent / "blocks_kernels"
+    if activity in (edits_module_elsewhere, edits_module_there, commits_an_edit, stages_an_edit):
+        _expect(MARK.strip() in module.read_bytes(), "an edit of the module is kept")
+    places = {
+        commits_elsewhere: world.root / "later.txt",
+        adds_beside_the_kernels: folder / "mine.txt",
+        edits_a_kernel: folder / "fused.cpp",
+    }
+    if activity in places:
+        _expect(places[activity].read_bytes() == MARK, "a file of theirs is kept")
+    if activity is another_lands:
+        _expect(b'"b.py:B".file' in (world.root / ".warpsmith/landed.toml").read_bytes(), "another's landing is kept")
+    if activity is removes_the_module:
+        _expect(not module.exists(), "what they removed does not come back")
 
 
 def _clean(world: World, keys: Sequence[str]) -> bool:
