@@ -11,6 +11,7 @@ from agent import events
 from app.blocks import Call, Notice, Said, Step, Steps, Words
 from app.endings import ending
 from app.state import Decision, Judged, Landing, Part, Problem, SessionState
+from sandbox.hotspots.folder import recording_of
 from sandbox.task import TaskSpec
 from sandbox.verdict import Verdict
 
@@ -213,7 +214,9 @@ def _landed(state: SessionState, event: events.Landed, time: float) -> None:
     title = f"Attempt {event.attempt} landed in your project" + (", without what you rejected" if event.partial else "")
     title += f", as commit {event.commit[:9]}" if event.commit else ""
     fates = [("new    " if file["before"] is None else "changed", file["path"]) for file in event.files]
-    state.add(Notice(time, "good", title, _listing(fates), " ".join([*event.notes, "u takes it back, exactly."])))
+    again = state.task is not None and recording_of(state.task.capture) is not None
+    hints = ["u takes it back, exactly.", *(["E runs your script again, and says what came of it."] if again else [])]
+    state.add(Notice(time, "good", title, _listing(fates), " ".join([*event.notes, *hints])))
     state.moved(Part.STATUS | Part.DECISIONS | Part.PROBLEM)
 
 

@@ -21,8 +21,8 @@ from app.commands.options import add_machine_options, add_model_options, setting
 from sandbox.errors import ExitCode, UsageError
 from sandbox.hotspots.command import parse_command
 from sandbox.hotspots.compare import compare
-from sandbox.hotspots.gain import Gain, Measuring, measure_gains
-from sandbox.hotspots.ranking import Ranking, keep_run, read_ranking
+from sandbox.hotspots.gain import Measuring, measure_gains
+from sandbox.hotspots.ranking import Ranking, keep_gains, keep_run, read_ranking
 from sandbox.hotspots.recording import read_recording
 from sandbox.hotspots.refusal import in_words, require_modules
 from sandbox.hotspots.run import Limits, RunEnd, watch
@@ -51,9 +51,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--measure",
         type=int,
-        default=3,
         metavar="N",
-        help="time the first N classes eager and compiled, beside a plain copy (default 3; 0: none)",
+        help="time the first N classes eager and compiled, beside a plain copy (default 3, with --show what was kept)",
     )
     parser.add_argument(
         "--open",
@@ -77,7 +76,8 @@ def main(options: argparse.Namespace) -> ExitCode:
     if options.compare:
         return _compare(options.compare.resolve(), settings, as_json=options.json)
     ranking = read_ranking(options.show.resolve()) if options.show else _record(options, settings)
-    ranking = ranking.with_gains(_gains(ranking, options.measure, settings))
+    if options.measure is not None or not options.show:
+        ranking = _measured(ranking, 3 if options.measure is None else options.measure, settings)
     print(json.dumps(ranking.to_json()) if options.json else as_text(ranking))
     if not opens:
         return ExitCode.OK
@@ -146,6 +146,9 @@ def _own_folder(save: Path) -> Path:
     return save.resolve()
 
 
-def _gains(ranking: Ranking, count: int, settings: Settings) -> dict[str, Gain]:
+def _measured(ranking: Ranking, count: int, settings: Settings) -> Ranking:
+    """Return the ranking with what there is to gain in its first classes, and keep that."""
     how = Measuring(count, MEASURING_SECONDS, settings.device, settings.isolation, settings.cache)
-    return measure_gains(ranking.hotspots, ranking.captures, how, narrate)
+    measured = ranking.with_gains(measure_gains(ranking.hotspots, ranking.captures, how, narrate))
+    keep_gains(measured)
+    return measured

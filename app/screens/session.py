@@ -29,6 +29,7 @@ from app.widgets.steer import SteerInput
 from app.widgets.stream import StreamView
 from app.widgets.tabs import TabStrip
 from app.widgets.verdict import VerdictPanel
+from sandbox.hotspots.folder import recording_of
 
 if TYPE_CHECKING:
     from agent.landing.hunks import Hunk
@@ -70,6 +71,7 @@ class SessionScreen(Screen[None]):
         Binding("l", "land", "Land", id="session.land"),
         Binding("u", "undo", "Undo", id="session.undo"),
         Binding("U", "redo", "Redo", id="session.redo", show=False, tooltip="Land again what was taken back last"),
+        Binding("E", "compare", "End to end", id="session.compare", show=False, tooltip="Your script again, compared"),
         Binding("f4", "see('agent')", "Agent", id="session.agent", show=False, key_display="F4"),
         Binding("f6", "see('attempts')", "Attempts", id="session.attempts", show=False, key_display="F6"),
         Binding("f7", "see('verdict')", "Verdict", id="session.verdict", show=False, key_display="F7"),
@@ -372,6 +374,14 @@ class SessionScreen(Screen[None]):
 
         propose_redo(self.app, self.controller)
 
+    def action_compare(self) -> None:
+        """Run the script again that the module was captured from, and say what came of the landing."""
+        from app.screens.comparing import ComparingScreen, compare_command
+
+        recording = recording_of(self.controller.task.capture)
+        if recording is not None:
+            self.app.push_screen(ComparingScreen(compare_command(recording, self.controller.session.settings.home)))
+
     # --- the developer's editor -----------------------------------------------------------------------------------
 
     def action_edit(self) -> None:
@@ -408,5 +418,6 @@ class SessionScreen(Screen[None]):
             "land": bool(state.attempts),
             "undo": state.landing_to_undo() is not None,
             "redo": state.landing_to_redo() is not None,
+            "compare": bool(state.landings) and recording_of(self.controller.task.capture) is not None,
         }
         return possible.get(action, super().check_action(action, parameters))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 from sandbox.errors import UsageError
 from sandbox.hotspots.command import Command
+from sandbox.hotspots.folder import CAPTURES, GAINS_FILE, RUN_FILE
 from sandbox.hotspots.gain import Gain
 from sandbox.hotspots.pace import Pace, pace_of
 from sandbox.hotspots.rank import Hotspot, rank
@@ -19,8 +19,6 @@ from sandbox.hotspots.recording import Recording, read_recording
 from sandbox.hotspots.run import Limits, RunEnd
 
 SCHEMA = "warpsmith.hotspots/1"
-_RUN_FILE = "run.json"
-_CAPTURES = "captures"
 
 
 @dataclass(frozen=True)
@@ -58,7 +56,7 @@ class Ranking:
     def captures(self) -> dict[str, Path]:
         """The folder of each class's capture, by ``Hotspot.key``."""
         named = {key: name for process in self.recording.processes for key, name in process.captures.items()}
-        return {key: self.folder / _CAPTURES / name for key, name in named.items()}
+        return {key: self.folder / CAPTURES / name for key, name in named.items()}
 
     def with_gains(self, gains: Mapping[str, Gain]) -> Ranking:
         """Return it with what there is to gain."""
@@ -97,7 +95,7 @@ def keep_run(folder: Path, words: Sequence[str], command: Command, python: str, 
     run = Run(
         tuple(words), command.text, str(Path.cwd()), python, limits.seconds, limits.steps, end.status, end.seconds
     )
-    (folder / _RUN_FILE).write_text(json.dumps(dataclasses.asdict(run), indent=1))
+    (folder / RUN_FILE).write_text(json.dumps(dataclasses.asdict(run), indent=1))
 
 
 def read_run(folder: Path) -> Run:
@@ -107,7 +105,7 @@ def read_run(folder: Path) -> Run:
         UsageError: There is no recording.
     """
     try:
-        data = json.loads((folder / _RUN_FILE).read_bytes())
+        data = json.loads((folder / RUN_FILE).read_bytes())
         return Run(**{**data, "words": tuple(data["words"])})
     except (OSError, ValueError, TypeError) as error:
         raise UsageError(
@@ -126,9 +124,15 @@ def read_ranking(folder: Path) -> Ranking:
     run, recording = read_run(folder), read_recording(folder)
     if not recording.processes:
         raise UsageError("This recording is of no module.", where=str(folder), next_step="Record again.")
-    return Ranking(folder, run, recording, pace_of(recording), tuple(rank(recording)))
+    return Ranking(folder, run, recording, pace_of(recording), tuple(rank(recording)), _kept_gains(folder))
 
 
-def again(run: Run) -> str:
-    """Return the words that run it again, for a shell."""
-    return run.words[0] if len(run.words) == 1 else shlex.join(run.words)
+def keep_gains(ranking: Ranking) -> None:
+    """Write what there is to gain beside the recording, so that it need not be measured again."""
+    told = {key: dataclasses.asdict(gain) for key, gain in ranking.gains.items()}
+    (ranking.folder / GAINS_FILE).write_text(json.dumps(told, indent=1))
+
+
+def _kept_gains(folder: Path) -> dict[str, Gain]:
+    path = folder / GAINS_FILE
+    return {key: Gain(**gain) for key, gain in json.loads(path.read_bytes()).items()} if path.is_file() else {}

@@ -13,10 +13,12 @@ from textual.pilot import Pilot
 from agent.session import list_sessions, open_session
 from agent.settings import Settings
 from app.ide import WarpsmithApp
+from app.screens.comparing import ComparingScreen
 from app.screens.hotspots import HotspotsScreen
 from app.screens.session import SessionScreen
 from app.screens.task_form import TaskFormScreen
 from app.widgets.lines import LinesView
+from sandbox.hotspots.folder import recording_of
 from sandbox.hotspots.ranking import Ranking
 from tests.app.conftest import FAKE, until
 from tests.sandbox.hotspots.conftest import BLOCKS
@@ -96,3 +98,31 @@ async def test_a_class_that_could_not_be_captured_is_asked_for(tmp_path: Path) -
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, TaskFormScreen))
         assert HINT in next(iter(app._notifications)).message
+
+
+async def test_a_comparison_is_shown_as_it_goes_and_ended_with_its_window(tmp_path: Path) -> None:
+    said = "import sys; print('hotspots 10 s', file=sys.stderr, flush=True); print('Steps are 2.00 times as fast.')"
+    app = ide(tmp_path, ranked(tmp_path))
+    async with app.run_test(size=(100, 30)) as pilot:
+        app.push_screen(ComparingScreen([sys.executable, "-c", said]))
+        await until(pilot, lambda: isinstance(app.screen, ComparingScreen))
+        await until(pilot, lambda: "2.00 times as fast" in text(pilot, "ComparingScreen LinesView"))
+        assert "hotspots 10 s" in text(pilot, "ComparingScreen LinesView")
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, HotspotsScreen))
+        endless = ComparingScreen([sys.executable, "-c", "import time; print('on', flush=True); time.sleep(600)"])
+        app.push_screen(endless)
+        await until(pilot, lambda: endless._process)
+        process = endless._process
+        assert process is not None
+        await pilot.press("escape")
+        await until(pilot, lambda: process.returncode is not None)
+
+
+def test_a_recording_is_found_from_its_capture(tmp_path: Path) -> None:
+    (tmp_path / "captures" / "Block").mkdir(parents=True)
+    capture = str(tmp_path / "captures" / "Block")
+    assert recording_of(capture) is None
+    (tmp_path / "run.json").touch()
+    assert recording_of(capture) == tmp_path
+    assert recording_of("") is None

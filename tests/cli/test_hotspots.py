@@ -51,7 +51,7 @@ def test_a_script_without_end_is_ranked_shown_and_compared(cli: Cli) -> None:
     assert block["calls_per_step"] == 3
     assert block["unopened"] == ""
     assert json.loads((Path(block["capture"]) / "manifest.json").read_text())["refused"] == ""
-    shown = cli.run("hotspots", "--show", "seen", "--measure", "0")
+    shown = cli.run("hotspots", "--show", "seen")
     assert shown.code == 0
     shown.says("net/blocks.py:5", "float32[8, 16], scale=0.5", "forward", "Linear")
     compared = cli.run("hotspots", "--compare", "seen", "--json")

@@ -6,6 +6,7 @@ from typing import Any, List, Tuple
 
 import torch
 
+_cuda: Any = torch.cuda
 _MOST = 2000
 
 
@@ -24,17 +25,18 @@ class Losses:
             return
         if self._noted >= _MOST or tensor.device.type not in ("cpu", "cuda"):
             return
+        if tensor.device.type == "cuda" and _cuda.is_current_stream_capturing():
+            return
         self._noted += 1
         with torch.no_grad():
             value = tensor.detach().reshape(1).float()
             if tensor.device.type == "cpu":
                 self._coming.append((value.clone(), None))
                 return
-            cuda: Any = torch.cuda
             landing = torch.empty(1, dtype=torch.float32, pin_memory=True)
             landing.copy_(value, non_blocking=True)
-            event = cuda.Event()
-            event.record(cuda.current_stream(tensor.device))
+            event = _cuda.Event()
+            event.record(_cuda.current_stream(tensor.device))
             self._coming.append((landing, event))
 
     def read(self) -> List[float]:

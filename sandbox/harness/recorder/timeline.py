@@ -84,8 +84,8 @@ class Timeline:
             self._before = mark
 
     def ready(self, marks: List[Mark]) -> bool:
-        """Tell whether the device has come by all of these marks."""
-        return not marks or is_past(marks[-1].event)
+        """Tell whether the device has come by all of these marks; they may lie on several streams."""
+        return all(is_past(mark.event) for mark in reversed(marks))
 
     def forget(self) -> None:
         """Forget the times so far, which were those of the warm-up."""
