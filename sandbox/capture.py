@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sandbox.errors import TaskError, UsageError
-from sandbox.target import find_interpreter, locate
+from sandbox.target import find_interpreter, kernels_folder, locate
 from sandbox.task import DynamicSize, TaskSpec
 
 SCHEMA = "warpsmith.capture/1"
@@ -80,6 +80,7 @@ def resolve_capture(folder: Path, *, python: str = "", device: str = "cpu", **op
         python=find_interpreter(python or recorded),
         device=device,
         capture=str(folder),
+        kernels=kernels_folder(path, manifest["class"]),
         **_fields(manifest, {key: value for key, value in options.items() if value is not None}),
     )
 

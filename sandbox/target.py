@@ -17,6 +17,7 @@ from sandbox.task import DynamicSize, TaskSpec
 
 SKIPPED_FOLDERS = {"node_modules", "site-packages", "__pycache__", "build", "dist", "venv", "env"}
 LARGEST_SOURCE = 2_000_000
+_LANDED_CLASS = re.compile(r"'class': '(\w+)'")
 
 
 @dataclass(frozen=True)
@@ -120,8 +121,15 @@ def resolve_target(text: str, *, python: str = "", device: str = "cpu", **option
         root=root,
         python=interpreter,
         device=device,
-        **options,
+        **{"kernels": "" if kernelbench else kernels_folder(path, chosen), **options},
     )
+
+
+def kernels_folder(path: Path, class_name: str) -> str:
+    """Return the name of the folder of kernels of a class where another class of its file has the usual one, or nothing."""
+    record = path.parent / f"{path.stem}_kernels" / "_landed.py"
+    owner = _LANDED_CLASS.search(record.read_text(errors="replace")) if record.is_file() else None
+    return f"{path.stem}_{class_name.lower()}_kernels" if owner and owner[1] != class_name else ""
 
 
 def parse_dynamic(text: str) -> DynamicSize:

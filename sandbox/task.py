@@ -62,6 +62,7 @@ class TaskSpec:
         lands_at: The developer's file, absolute, where ``path`` is another: the original of a landing, in a copy of the
             project. Empty where they are the same.
         grad_mode: What calls are made under: ``no_grad``, ``grad`` (gradients are recorded) or ``inference``.
+        kernels: Name of the folder of kernels, where another class of the file has the usual one. Empty for the usual one.
     """
 
     kind: Kind
@@ -87,6 +88,7 @@ class TaskSpec:
     autocast: str = ""
     grad_mode: GradMode = "no_grad"
     lands_at: str = ""
+    kernels: str = ""
 
     @property
     def landing(self) -> TaskSpec:
@@ -117,7 +119,7 @@ class TaskSpec:
 
         The folder that lands beside the developer's file carries the same name, so the judged bytes are those that land.
         """
-        return "kernels" if self.kind == "kernelbench" else f"{self.path.stem}_kernels"
+        return "kernels" if self.kind == "kernelbench" else self.kernels or f"{self.path.stem}_kernels"
 
     @property
     def kernels_import(self) -> str:

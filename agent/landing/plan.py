@@ -28,7 +28,7 @@ from agent.landing.folder import (
     write_record,
 )
 from agent.landing.merge import merge
-from agent.landing.source import add_guard, find_class, imports_kernels
+from agent.landing.source import add_guard, find_class, imports_kernels, in_style_of
 from agent.landing.verified import VerifiedInputs
 from agent.landing.write import read
 from sandbox.errors import LandingRefused
@@ -96,7 +96,7 @@ def _contents(
 def _module_contents(
     spec: TaskSpec, base: bytes, state: Mapping[str, bytes], verdict: Verdict, verified: VerifiedInputs
 ) -> tuple[bytes, dict[Path, bytes]]:
-    judged = state.get(spec.candidate_file, base)
+    judged = in_style_of(base, state.get(spec.candidate_file, base))
     _check_module(spec, base, judged)
     folder = spec.path.parent / spec.kernels_module
     files, record = package(spec, kernel_files(spec, state), verdict)

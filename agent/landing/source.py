@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import ast
+import codecs
 import re
 from collections.abc import Iterator
 
+_LINE_END = re.compile(rb"\r\n|\n")
 _LONGEST_LINE = 88
 GUARD = "landed"
 """The decorator's name in the folder of kernels."""
+
+
+def in_style_of(original: bytes, source: bytes) -> bytes:
+    """Return a rewritten file with the byte order mark and the line ends of its original, where that has one kind only."""
+    ends = set(_LINE_END.findall(original))
+    if len(ends) == 1:
+        source = _LINE_END.sub(ends.pop(), source)
+    return (codecs.BOM_UTF8 if original.startswith(codecs.BOM_UTF8) else b"") + source.removeprefix(codecs.BOM_UTF8)
 
 
 def add_guard(source: bytes, class_name: str, kernels_import: str) -> bytes:

@@ -105,7 +105,7 @@ def _kernels_name(task: LoadedTask, name: str) -> str:
     if task.spec["kind"] == "kernelbench":
         return "kernels"
     package = name.rpartition(".")[0]
-    own = f"{Path(task.spec['path']).stem}_kernels"
+    own = task.spec.get("kernels") or f"{Path(task.spec['path']).stem}_kernels"
     return f"{package}.{own}" if package else own
 
 

@@ -7,8 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from agent.landing import land, undo
-from tests.agent.landing.example import CANDIDATE, CHECKS, KERNEL, ORIGINAL, accepted, make_project, planned, run
+from agent.landing import VerifiedInputs, land, plan, undo
+from sandbox.target import kernels_folder
+from tests.agent.landing.example import (
+    CANDIDATE,
+    CHECKS,
+    KERNEL,
+    ORIGINAL,
+    accepted,
+    make_project,
+    planned,
+    run,
+    verdict,
+)
 from tests.agent.landing.repositories import picture
 
 
@@ -269,6 +280,48 @@ def test_undo_after_use_restores_every_byte(tmp_path: Path) -> None:
         root,
         "from shop.blocks import Block\nassert torch.allclose(Block(8)(torch.zeros(1, 8)).value, torch.tensor(1e-5))",
     )
+
+
+TWICE = """
+
+class Twice(nn.Module):
+    def forward(self, x):
+        return x + x
+"""
+
+
+def test_several_classes_of_one_file_land_in_folders_of_their_own(tmp_path: Path) -> None:
+    root = tmp_path / "project"
+    first = make_project(root, ORIGINAL + TWICE)
+    land(planned(first, accepted(CANDIDATE + TWICE), ORIGINAL + TWICE))
+    held = first.path.read_text()
+    name = kernels_folder(first.path, "Twice")
+    assert (name, kernels_folder(first.path, "Block")) == ("blocks_twice_kernels", "")
+    spec = first.with_changes(class_name="Twice", init="", inputs="torch.randn(4, 8)", kernels=name)
+    fused = "        out = torch.empty_like(x)\n        twice(x, out, x.numel())\n        return out\n"
+    candidate = held.replace("        return x + x\n", fused).replace(
+        "from .parts", "from .blocks_twice_kernels import twice\nfrom .parts"
+    )
+    launcher = 'extern "C" int twice(const float* x, float* out, int64_t n)'
+    body = "{\n  for (int64_t i = 0; i < n; ++i) out[i] = 2 * x[i];\n  return 0;\n}\n"
+    kernel = f"#include <cstdint>\n{launcher} {body}"
+    state = {"blocks.py": candidate.encode(), "kernels/twice.cpp": kernel.encode()}
+    signature = ("x: float32 [4, 8] contiguous", "output: float32 [4, 8] contiguous")
+    verified = VerifiedInputs.of(spec, signature, held.encode())
+    land(plan(spec, {"blocks.py": held.encode()}, state, verdict(), verified))
+    code = """
+    from shop import blocks_twice_kernels
+    from shop.blocks import Twice
+    both = Twice().eval()
+    with torch.no_grad():
+        for some in (x, x[:2]):
+            torch.testing.assert_close(both(some), 2 * some)
+        counted = blocks_twice_kernels.counts()
+        assert (counted["fused"], counted["original"]) == (1, 1), counted
+        ran("fused", lambda: m(x), original(m, x))
+        ran("original", lambda: m(x[:2]), original(m, x[:2]))
+    """
+    run(root, CHECKS + code.replace("\n    ", "\n"))
 
 
 def test_a_lone_file_lands_beside_itself(tmp_path: Path) -> None:

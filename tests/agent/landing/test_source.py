@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from agent.landing.source import add_guard, imports_kernels
+from agent.landing.source import add_guard, imports_kernels, in_style_of
 
 IMPORT = "from .m_kernels import"
 
@@ -77,6 +77,24 @@ def test_byte_order_mark_encoding_and_carriage_returns() -> None:
     assert added(marked) == [(1, b"from .m_kernels import landed\r\n"), (2, b"@landed\r\n")]
     latin = b"# -*- coding: latin-1 -*-\nclass M:\n    x = '\xe9\x0c'\n"
     assert added(latin) == [(1, b"from .m_kernels import landed\n"), (2, b"@landed\n")]
+
+
+def test_a_rewritten_file_keeps_the_mark_and_the_line_ends_of_its_original() -> None:
+    rewritten = b"a = 1\nb = 2\r\nc = 3"
+    assert in_style_of(b"\xef\xbb\xbfx\r\ny\r\n", rewritten) == b"\xef\xbb\xbfa = 1\r\nb = 2\r\nc = 3"
+    assert in_style_of(b"x\ny\n", b"\xef\xbb\xbf" + rewritten) == b"a = 1\nb = 2\nc = 3"
+    assert in_style_of(b"x\ny\r\n", rewritten) == rewritten
+    assert in_style_of(b"x", rewritten) == rewritten
+
+
+def test_beside_what_has_to_come_first() -> None:
+    """A docstring, imports from the future and imports for checkers alone stay where they are."""
+    source = (
+        b'"""Says."""\n\nfrom __future__ import annotations\n\nfrom typing import TYPE_CHECKING\n\n'
+        b"if TYPE_CHECKING:\n\tfrom .other import A\n\n@dataclass(eq=False)\nclass M:\n\ta: A\n\n\tclass M2:\n\t\tpass\n"
+    )
+    assert added(source) == [(9, b"from .m_kernels import landed\n"), (10, b"@landed\n")]
+    assert added(source, "M2")[-1][1] == b"\t@landed\n"
 
 
 def test_the_last_class_of_a_name_counts() -> None:
