@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import fcntl
 import hashlib
 import json
 import os
 import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -26,10 +29,10 @@ from agent.landing.write import read
 from agent.session import SESSION_FILE, create_session, open_session
 from agent.settings import Settings
 from agent.state import SessionState
-from agent.store import SessionWriter, read_events, write_atomically
+from agent.store import LOCK, SessionWriter, read_events, write_atomically
 from agent.stream import Stream
 from agent.undo_desk import UndoDesk
-from sandbox.errors import UsageError
+from sandbox.errors import EnvironmentFault, UsageError
 from sandbox.isolation import best_isolation
 from sandbox.judge import Judge
 from sandbox.machine.scratch import scratch_folder
@@ -215,16 +218,53 @@ def _new(path: Path, as_landed: bool) -> FileChange:
     return FileChange(path, None, read(path) if as_landed else _ANOTHER)
 
 
+def settle_left(project: Path, settings: Settings) -> None:
+    """Complete or take back what an earlier ``warpsmith landed`` left half done in a project; one that still runs is left alone.
+
+    Raises:
+        LandingRefused: It cannot be yet.
+    """
+    if not _folder(project, settings).is_dir():
+        return
+    with _journal(project, settings) as journal:
+        left = journal.pending() if journal is not None else None
+        if journal is not None and left is not None:
+            conclude(left)
+            journal.end()
+
+
 def _carried_out(
     changes: list[FileChange], project: Path, kept: Kept, settings: Settings, place: Place | None = None
 ) -> Commit | None:
-    """Carry out changes with a journal of this project's, after settling what an earlier one left."""
-    folder = hashlib.sha256(os.fsencode(project)).hexdigest()[:16]
-    journal = Journal(settings.home / "landed" / folder)
-    left = journal.pending()
-    if left is not None:
-        conclude(left)
+    with _journal(project, settings) as journal:
+        if journal is None:
+            what = "Another Warpsmith is at work on the landings of this project."
+            raise UsageError(what, where=str(project), next_step="Wait for it, then do it again.")
+        made = carry_out(changes, journal, {"name": kept.name}, place, undo_message(kept.name))
         journal.end()
-    made = carry_out(changes, journal, {"name": kept.name}, place, undo_message(kept.name))
-    journal.end()
-    return made
+        return made
+
+
+@contextlib.contextmanager
+def _journal(project: Path, settings: Settings) -> Iterator[Journal | None]:
+    """Hold the journal of what is done in a project without a session; None while another process holds it."""
+    folder = _folder(project, settings)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        what = f"What is done in the project cannot be noted: {error.strerror}."
+        raise EnvironmentFault(what, where=str(folder), next_step="Choose another place with --home.") from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        journal: Journal | None = Journal(folder)
+    except BlockingIOError:
+        journal = None
+    try:
+        yield journal
+    finally:
+        os.close(lock)
+
+
+def _folder(project: Path, settings: Settings) -> Path:
+    return settings.home / "landed" / hashlib.sha256(os.fsencode(project)).hexdigest()[:16]

@@ -6,9 +6,9 @@ import dataclasses
 from collections.abc import Sequence
 
 from agent import events as ev
-from agent.landing import FileChange, undo
+from agent.landing import FileChange
 from agent.landing.commit import Place
-from agent.landing.deed import Journal, carry_out, conclude
+from agent.landing.deed import Journal, carry_out, conclude, take_away
 from agent.landing.index import INDEX, is_index, lines_of, noted, project_root
 from agent.landing.kept import name_of
 from agent.landing.message import redo_message, undo_message
@@ -112,7 +112,7 @@ class UndoDesk:
             self._stream.emit(event if commit is None else dataclasses.replace(event, commit=commit.new))
         except EnvironmentFault as fault:
             if commit is None:
-                undo(changes)
+                take_away(changes)
                 self._journal.end()
                 raise
             what = f"It is committed as {commit.new[:9]}, and the session could not note it: {fault.what}"

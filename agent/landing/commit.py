@@ -147,7 +147,7 @@ def publish(commit: Commit, changes: Sequence[FileChange]) -> None:
     try:
         old, new = repository.in_tree(commit.old, keys), repository.in_tree(commit.new, keys)
         swap_entries(repository, commit.copy, keys, old, new, move)
-    except GitFailed as error:
+    except (GitFailed, OSError) as error:
         raise _refused(repository, error) from error
 
 
@@ -168,7 +168,7 @@ def settle(commit: Commit, changes: Sequence[FileChange]) -> bool:
         waiting = [key for key in keys if held.get(key) == old.get(key) != new.get(key)]
         if waiting:
             swap_entries(repository, commit.copy, waiting, old, new, lambda: None)
-    except GitFailed as error:
+    except (GitFailed, OSError) as error:
         raise _refused(repository, error) from error
     return True
 
@@ -280,5 +280,7 @@ def _take_files(repository: Repository, keys: Iterable[bytes], index: Path, obje
     repository.ask("update-index", "--add", "--remove", "-z", "--stdin", stdin=names, index=index, objects=objects)
 
 
-def _refused(repository: Repository, error: GitFailed) -> LandingRefused:
-    return LandingRefused(f"It could not be committed: {error}.", where=str(repository.root), next_step=_WITHOUT)
+def _refused(repository: Repository, error: GitFailed | OSError) -> LandingRefused:
+    said = error.strerror if isinstance(error, OSError) else error
+    next_step = f"Mend this, then do it again. {_WITHOUT}"
+    return LandingRefused(f"It could not be committed: {said}.", where=str(repository.root), next_step=next_step)

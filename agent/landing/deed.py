@@ -18,7 +18,7 @@ from agent.landing.commit import Commit, Place, build, publish, settle
 from agent.landing.undo import undo
 from agent.landing.write import land
 from agent.store import BLOBS, read_blob, write_atomically
-from sandbox.errors import EnvironmentFault
+from sandbox.errors import EnvironmentFault, LandingRefused
 
 
 @dataclass(frozen=True)
@@ -127,10 +127,25 @@ def carry_out(
             publish(commit, changes)
     except BaseException:
         if commit is None or not settle(commit, changes):
-            undo(changes)
+            take_away(changes)
             journal.end()
         raise
     return commit
+
+
+def take_away(changes: Sequence[FileChange]) -> None:
+    """Take back what was written of a deed that failed.
+
+    Raises:
+        LandingRefused: It cannot be; the journal that stays lets the next start do it.
+    """
+    try:
+        undo(changes)
+    except LandingRefused as stuck:
+        cause = stuck.__cause__.strerror if isinstance(stuck.__cause__, OSError) else stuck.what
+        what = f"What was written could not be taken back yet: {cause}."
+        next_step = "Mend this; the next start of the session takes it back."
+        raise LandingRefused(what, where=stuck.where, next_step=next_step) from stuck
 
 
 def conclude(deed: Deed) -> bool:

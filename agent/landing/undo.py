@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ REMOVED = "removed"
 AS_IT_WAS = "already as it was"
 EDITED = "edited since; left as it is"
 MERGED = "taken out again; your edits since are kept"
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,14 @@ def undo(changes: Sequence[FileChange]) -> list[tuple[Path, str]]:
     """
     steps = steps_back(changes)
     unstage(changes)
-    land([step.change for step in steps if step.change is not None])
+    todo = [step.change for step in steps if step.change is not None]
+    try:
+        land(todo)
+    except LandingRefused as refused:
+        if not isinstance(refused.__cause__, OSError) or refused.__cause__.errno not in _FULL:
+            raise
+        land([change for change in todo if change.after is None])  # what goes makes room for what comes back
+        land([change for change in todo if change.after is not None])
     tidy(change.path for change in changes if not change.path.exists())
     return [(step.path, step.outcome) for step in steps]
 

@@ -17,6 +17,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from agent.keeping import judge_again, note_verdict, session_to_retune, settle_left, slower, undo_landing
 from agent.landing.index import find, project_root, read_index
 from agent.landing.kept import Kept
 from agent.landing.standing import Standing, standing
@@ -65,8 +66,9 @@ def main(options: argparse.Namespace) -> ExitCode:
             "There is no such folder.", where=str(options.project), next_step="Name your project's folder."
         )
     project = project_root(options.project.resolve())
-    entries = read_index(project)
     settings = settings_from(options)
+    settle_left(project, settings)
+    entries = read_index(project)
     if options.action == "list":
         return _list(project, entries, settings, as_json=options.json)
     if options.action == "check":
@@ -114,8 +116,6 @@ def _list(project: Path, entries: dict[str, Kept], settings: Settings, *, as_jso
 
 
 def _check(project: Path, chosen: list[Kept], settings: Settings, options: argparse.Namespace) -> ExitCode:
-    from agent.keeping import judge_again, note_verdict, slower
-
     told, codes = [], []
     for kept in chosen:
         before = _standing(project, kept, settings)
@@ -146,8 +146,6 @@ def _check(project: Path, chosen: list[Kept], settings: Settings, options: argpa
 
 
 def _undo(project: Path, kept: Kept, settings: Settings, options: argparse.Namespace) -> ExitCode:
-    from agent.keeping import undo_landing
-
     done = undo_landing(project, kept, settings, partly=options.partly, commit=options.commit)
     if options.json:
         print(json.dumps({"name": kept.name, **dataclasses.asdict(done)}))
@@ -162,8 +160,6 @@ def _undo(project: Path, kept: Kept, settings: Settings, options: argparse.Names
 
 
 def _retune(project: Path, kept: Kept, settings: Settings, options: argparse.Namespace) -> ExitCode:
-    from agent.keeping import session_to_retune
-
     python, device = _machine(kept, settings)
     if options.headless:
         from agent.headless import resume
@@ -208,8 +204,6 @@ def _lines(each: Standing) -> list[str]:
 
 
 def _judged(before: Standing, verdict: Verdict) -> str:
-    from agent.keeping import slower
-
     eager = verdict.profile.speedup.get("eager") if verdict.profile is not None else None
     then = before.kept.speedup.get("eager")
     if verdict.reward is None:

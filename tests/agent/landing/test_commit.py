@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 from collections.abc import Callable
@@ -258,3 +259,24 @@ def test_a_repository_that_cannot_be_written_is_left_as_it_is(tmp_path: Path) ->
     finally:
         for folder in objects:
             folder.chmod(0o755)
+
+
+@pytest.mark.parametrize("kilobytes", [200, 220, 240, 250, 260])
+def test_a_disk_that_fills_up_on_the_way_leaves_everything_as_it_was(tmp_path: Path, kilobytes: int) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={kilobytes}k", "tmpfs", str(disk)]
+    if subprocess.run(mount, capture_output=True).returncode != 0:
+        pytest.skip("mounting a small disk needs root")
+    try:
+        changes = changes_for(make(disk / "project"))
+        changes.append(FileChange(changes[1].path.with_name("large.cpp"), None, bytes(range(256)) * 120))
+        before = held(disk / "project")
+        with contextlib.suppress(LandingRefused):
+            land(changes, tmp_path)
+        committed = git(disk / "project", "rev-list", "--count", "HEAD") == "2\n"
+        assert committed or held(disk / "project") == before
+        assert not committed or all(change.path.read_bytes() == change.after for change in changes)
+        assert Journal(tmp_path).pending() is None
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
