@@ -126,10 +126,15 @@ def _run(words: Sequence[str], settings: Settings, limits: Limits, save: Path | 
     command = parse_command(words, python=settings.python)
     folder = save or new_recording(settings.home)
     narrate(f"{command.text}  (for {limits.seconds:g} s once its first steps are over)")
-    end = watch(command, folder, limits, narrate)
-    _tell_end(end)
-    require_modules(read_recording(folder), end, command)
-    keep_run(folder, words, command, settings.python, limits, end)
+    try:
+        end = watch(command, folder, limits, narrate)
+        _tell_end(end)
+        require_modules(read_recording(folder), end, command)
+        keep_run(folder, words, command, settings.python, limits, end)
+    except BaseException:  # also where the developer has had enough: half a recording is none
+        if save is None:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
     narrate(f"the recording is in {folder}")
     return read_ranking(folder)
 

@@ -154,9 +154,13 @@ def _lines(file: str) -> Dict[str, int]:
 
 def tensors_in(value: Any) -> List[torch.Tensor]:
     """Return the tensors of nested arguments or outputs."""
-    found: List[torch.Tensor] = []
-    _likeness(value, found)
-    return found
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, dict):
+        value = value.values()
+    elif not isinstance(value, (list, tuple)):
+        return []
+    return [tensor for item in value for tensor in tensors_in(item)]
 
 
 def _likeness(value: Any, tensors: List[torch.Tensor]) -> Any:

@@ -36,7 +36,7 @@ class DeviceClock:
 
     def take_back(self, event: Any) -> None:
         """Use an event again that nobody needs any more."""
-        if len(self._free) < _KEPT_EVENTS:
+        if event is not None and len(self._free) < _KEPT_EVENTS:
             self._free.append(event)
 
     def forget(self) -> None:
