@@ -86,7 +86,7 @@ def note_verdict(project: Path, kept: Kept, verdict: Verdict, settings: Settings
     gains = verdict.profile.speedup if verdict.profile is not None else {}
     now = replace(
         kept,
-        reward=verdict.reward if verdict.reward is not None else 0,
+        reward=verdict.reward,
         speedup={key: (round(g.ratio, 4), round(g.low, 4), round(g.high, 4)) for key, g in gains.items()},
         environment={key: str(verdict.environment[key]) for key in ENVIRONMENT if verdict.environment.get(key)},
     )

@@ -41,11 +41,11 @@ class Kept:
         class_sha256: Of the source of the class in it, likewise.
         original_sha256: Of the file as it was before.
         record_sha256: Of the folder's record, which holds the hash of every other file.
-        reward: Of the verdict that the landing rests on.
         speedup: By baseline, the ratio with its interval.
         environment: What it was judged on; see ``ENVIRONMENT``.
         task: What makes the task beyond its class, as fields of ``TaskSpec`` that are not at their default. Paths are
             relative to the project.
+        reward: Of the verdict that the landing rests on; None where it could not be timed.
         session: The session it comes from, on the machine of whoever landed it.
     """
 
@@ -60,15 +60,16 @@ class Kept:
     class_sha256: str
     original_sha256: str
     record_sha256: str
-    reward: int
     speedup: dict[str, tuple[float, float, float]]
     environment: dict[str, str]
     task: dict[str, Any]
+    reward: int | None = None
     session: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """Return the record as JSON data, without its name."""
-        data = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "name"}
+        """Return the record as JSON data, without its name and without a reward that there is not."""
+        values = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "name"}
+        data = {key: value for key, value in values.items() if value is not None}
         return {**data, "speedup": {key: list(value) for key, value in self.speedup.items()}}
 
     @classmethod
@@ -111,7 +112,7 @@ def kept_of(spec: TaskSpec, changes: Sequence[FileChange], verdict: Verdict, pro
         class_sha256=class_sha256(content(spec.path), spec.class_name),
         original_sha256=text_sha256(original),
         record_sha256=text_sha256(content(record)),
-        reward=verdict.reward if verdict.reward is not None else 0,
+        reward=verdict.reward,
         speedup={key: (round(g.ratio, 4), round(g.low, 4), round(g.high, 4)) for key, g in gains.items()},
         environment={key: str(verdict.environment[key]) for key in ENVIRONMENT if verdict.environment.get(key)},
         task=_task(spec, project),

@@ -37,7 +37,8 @@ def _figures(kept: Kept, verdict: Verdict) -> list[str]:
     machine = where.get("cpu", "a CPU") if where.get("device") == "cpu" else where.get("device", "")
     versions = [f"{name} {where[key]}" for name, key in _VERSIONS if where.get(key)]
     cases = len(verdict.verify.cases) if verdict.verify is not None else 0
-    judged = f"Judged in full by Warpsmith on {', '.join([str(machine), *versions])}: reward {kept.reward}"
+    earned = "not timed" if kept.reward is None else f"reward {kept.reward}"
+    judged = f"Judged in full by Warpsmith on {', '.join([str(machine), *versions])}: {earned}"
     lines = [f"{judged}, {cases} cases right."] if cases else [f"{judged}."]
     lines = [fill(line, 76) for line in lines]
     lines += [

@@ -194,11 +194,12 @@ def _lines(each: Standing) -> list[str]:
     then = ", ".join(
         f"{ratio:.2f}× {name} [{low:.2f}, {high:.2f}]" for name, (ratio, low, high) in kept.speedup.items()
     )
+    told = "not timed" if kept.reward is None else f"reward {kept.reward}: {then}"
     where = kept.environment.get("cpu" if kept.device == "cpu" else "device", "?")
     lines = [
         f"{each.state:8} {kept.name}",
         f"           in {kept.file} and {kept.folder}, landed {kept.landed[:10]}",
-        f"           then reward {kept.reward}: {then or 'not timed'}  ({where}, torch {kept.environment.get('torch', '?')})",
+        f"           then {told}  ({where}, torch {kept.environment.get('torch', '?')})",
     ]
     return lines + [f"           {reason}" for reason in each.reasons]
 
