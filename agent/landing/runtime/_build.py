@@ -23,6 +23,7 @@ from typing import Any
 
 LIBRARY = "kernels.so"
 _SECONDS = 900
+_SCRATCH = "building-"
 _HEADERS = {"cublas": "cublas_v2.h", "cublaslt": "cublasLt.h", "cudnn": "cudnn.h"}
 _OBJECTS = {"cublas": "libcublas.so*", "cublaslt": "libcublasLt.so*", "cudnn": "libcudnn.so*"}
 
@@ -48,7 +49,9 @@ def build(folder: Path, recipe: dict[str, Any], arch: str) -> Path:
         if library.exists():
             return library
         entry.mkdir(parents=True, exist_ok=True)
-        with _locked(entry / "lock"), tempfile.TemporaryDirectory(dir=entry) as scratch:
+        with _locked(entry / "lock") as alone, tempfile.TemporaryDirectory(dir=entry, prefix=_SCRATCH) as scratch:
+            if alone:
+                _remove_others(entry, scratch)
             if not library.exists():
                 _compile(folder, recipe, arch, Path(scratch)).replace(library)
         return library
@@ -84,23 +87,36 @@ def _processor() -> str:
 
 def _cache() -> Path:
     """Return the user's cache, or a folder for this process alone where that cannot be written."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
-    folder = Path(base) / "warpsmith" / "landed"
     try:
+        base = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
+        folder = Path(base) / "warpsmith" / "landed"
         folder.mkdir(parents=True, exist_ok=True)
         writable = os.access(folder, os.W_OK)
-    except OSError:
+    except (OSError, RuntimeError):  # nobody's home is known
         writable = False
     return folder if writable else Path(tempfile.mkdtemp(prefix="warpsmith-"))
 
 
 @contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Hold a lock that ends with its process, so that a process that died never leaves one behind."""
+def _locked(path: Path) -> Iterator[bool]:
+    """Hold a lock that ends with its process, so that one that died leaves none behind; yields whether it is held.
+
+    Some network file systems have none. The rename is atomic all the same.
+    """
     with path.open("w") as file:
-        with contextlib.suppress(OSError):  # some network file systems have none; the rename is atomic all the same
+        try:
             fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+        except OSError:
+            yield False
+        else:
+            yield True
+
+
+def _remove_others(entry: Path, scratch: str) -> None:
+    """Remove what builders that were killed have left."""
+    for left in entry.glob(f"{_SCRATCH}*"):
+        if str(left) != scratch:
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def _compile(folder: Path, recipe: dict[str, Any], arch: str, scratch: Path) -> Path:

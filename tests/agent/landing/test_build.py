@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import shutil
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +71,30 @@ def test_a_missing_source_says_how_to_mend_it(tmp_path: Path) -> None:
     (tmp_path / "k/a.cpp").unlink()
     with pytest.raises(_build.CannotBuild, match="data files"):
         _build.build(tmp_path / "k", recipe, "cpu")
+
+
+def test_a_builder_that_is_killed_leaves_nothing_in_the_way(tmp_path: Path) -> None:
+    """Its compiler never ends; the next builder gets the lock, makes the library, and clears away what was left."""
+    recipe = kernels(tmp_path / "k", a='extern "C" int a() { return 1; }')
+    slow = tmp_path / "slow"
+    slow.write_text("#!/bin/sh\nexec sleep 1000\n")
+    slow.chmod(0o755)
+    code = (
+        "import sys; from pathlib import Path; from agent.landing.runtime import _build\n"
+        f"_build.build(Path({str(tmp_path / 'k')!r}), {recipe!r}, 'cpu')"
+    )
+    builder = subprocess.Popen(
+        [sys.executable, "-c", code], env={**os.environ, "CXX": str(slow)}, start_new_session=True
+    )
+    while not list((tmp_path / "cache").rglob("building-*")):
+        assert builder.poll() is None
+        time.sleep(0.05)
+    os.killpg(builder.pid, signal.SIGKILL)
+    builder.wait()
+    assert list((tmp_path / "cache").rglob("building-*"))
+    library = _build.build(tmp_path / "k", recipe, "cpu")
+    assert ctypes.CDLL(str(library)).a() == 1
+    assert sorted(path.name for path in library.parent.iterdir()) == ["kernels.so", "lock"]
 
 
 def test_no_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
