@@ -15,13 +15,14 @@ import math
 import sys
 import types
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 
 import torch
 from torch import nn
 from torch.nn.parameter import UninitializedParameter
 
 from warpsmith_harness import drawing, precision, values
+from warpsmith_harness.arguments import check_arguments
 from warpsmith_harness.candidate import copy_state, load_candidate
 from warpsmith_harness.captured import Captured
 from warpsmith_harness.problems import CandidateProblem, TaskProblem, line, place, summary
@@ -245,7 +246,7 @@ def load_task(spec: dict[str, Any]) -> LoadedTask:
     module = _import_kernelbench(spec) if spec["kind"] == "kernelbench" else _import_module(spec)
     precision.apply(spec["precision"])
     task = LoadedTask(spec, module, _find_class(module, spec))
-    _check_arguments(task)
+    check_arguments(task)
     return task
 
 
@@ -332,45 +333,6 @@ def _find_class(module: types.ModuleType, spec: dict[str, Any]) -> type[nn.Modul
     return found
 
 
-def _check_arguments(task: LoadedTask) -> None:
-    """Raise when the constructor or the forward needs arguments that nobody gave; the message shows what to type."""
-    spec, module = task.spec, task.module
-    given = spec["init"] or task.captured or callable(getattr(module, "get_init_inputs", None))
-    init = [] if given else _required(task.cls)
-    given = spec["inputs"] or spec["factory"] or task.captured or callable(getattr(module, "get_inputs", None))
-    inputs = [] if given else _required(task.cls.forward)[1:]
-    if not init and not inputs:
-        return
-    needs = [f"the constructor of {task.cls.__name__} needs {_listed(init)}"] if init else []
-    needs += [f"the forward of {task.cls.__name__} needs {_listed(inputs)}"] if inputs else []
-    options = [f'--init "{", ".join(_example_value(p) for p in init)}"'] if init else []
-    options += [f'--inputs "{", ".join(_example_tensor(p) for p in inputs)}"'] if inputs else []
-    what = " and ".join(needs)
-    raise TaskProblem(
-        f"{what[:1].upper()}{what[1:]}.",
-        f"{spec['path']}:{line(task.cls if init else task.cls.forward)}",
-        f"Give Python argument lists such as {' '.join(options)}"
-        + (", or a function that returns the inputs with --factory." if inputs else "."),
-    )
-
-
-def _listed(parameters: List[inspect.Parameter]) -> str:
-    return ", ".join(parameter.name for parameter in parameters)
-
-
-def _example_value(parameter: inspect.Parameter) -> str:
-    examples = {"float": "0.1", "bool": "True", "str": "'name'"}
-    return (
-        f"{parameter.name}={examples.get(str(getattr(parameter.annotation, '__name__', parameter.annotation)), '64')}"
-    )
-
-
-def _example_tensor(parameter: inspect.Parameter) -> str:
-    indices = any(word in parameter.name for word in ("id", "ind", "tok", "lab", "tgt"))
-    tensor = "torch.randint(0, 100, (8, 64))" if indices else "torch.randn(8, 64)"
-    return f"{parameter.name}={tensor}" if parameter.kind is parameter.KEYWORD_ONLY else tensor
-
-
 def _arguments(value: Any) -> Arguments:
     """Read what a factory returned: a tensor, a tuple or list, a dict of keywords, or ``(args, kwargs)``."""
     if value is None:
@@ -382,13 +344,6 @@ def _arguments(value: Any) -> Arguments:
     if len(value) == 2 and isinstance(value[0], (tuple, list)) and isinstance(value[1], dict):
         return tuple(value[0]), dict(value[1])
     return tuple(value), {}
-
-
-def _required(function: Callable[..., Any]) -> List[inspect.Parameter]:
-    """Return the parameters that a callable cannot do without."""
-    loose = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    parameters = inspect.signature(function).parameters.values()
-    return [p for p in parameters if p.kind not in loose and p.default is inspect.Parameter.empty]
 
 
 def _advice(error: BaseException) -> str:

@@ -114,7 +114,8 @@ def _not_deterministic(subject: Subject, what: str, drew: bool) -> TaskProblem:
     ]
     why, advice = "", "Make it give equal outputs for equal inputs."
     if drew and subject.task.training and dropouts:
-        why, advice = f" It draws random numbers: {', '.join(dropouts)} in train mode.", "Judge it in eval mode."
+        how = "." if subject.task.captured is None else ": --no-train."
+        why, advice = f" It draws random numbers: {', '.join(dropouts)} in train mode.", f"Judge it in eval mode{how}"
     elif drew:
         why, advice = " It draws random numbers.", "Judge it in eval mode, or pass what it draws as an input."
     elif subject.changed_buffers:

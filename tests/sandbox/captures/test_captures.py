@@ -18,6 +18,7 @@ from warpsmith_harness import drawing, load, values
 from warpsmith_harness.problems import TaskProblem
 from warpsmith_harness.surroundings import surroundings
 
+from agent.landing.verified import VerifiedInputs
 from agent.settings import Settings
 from app.commands import check
 from app.commands.options import task_from
@@ -115,6 +116,13 @@ class TestWhatIsKept:
         assert manifest["plain"] == {"gain": 3.0}
         assert manifest["calls"] == 3
         assert task_of(project, "Block").reference().drop.p == 0.25
+
+    def test_plain_arguments_are_known_to_a_landing(self, project: Path) -> None:
+        spec = resolve_capture(project / "captures" / "Block")
+        verified = VerifiedInputs.of(spec, ["x: float32 [6, 16] contiguous"], spec.path.read_bytes())
+        assert verified.constants == {"gain": "3.0"}
+        assert verified.init is None
+        assert verified.attributes["drop"] == {"p": 0.25, "inplace": False}
 
     def test_autocast_gradients_and_parts_in_another_mode(self, project: Path) -> None:
         task = task_of(project, "Frozen")
