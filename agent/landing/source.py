@@ -51,9 +51,9 @@ def add_guard(source: bytes, class_name: str, kernels_import: str) -> bytes:
 def remove_guard(source: bytes, class_name: str, kernels_import: str) -> bytes:
     """Return a landed file as it was judged: :func:`add_guard` taken back; as it is where there is no guard any more."""
     tree, lines = ast.parse(source), source.splitlines(keepends=True)
-    statements = [node for node in tree.body if _is_kernels_import(node, kernels_import)]
-    for statement in statements:
-        assert isinstance(statement, ast.ImportFrom)
+    for statement in ast.walk(tree):
+        if not isinstance(statement, ast.ImportFrom) or not _is_kernels_import(statement, kernels_import):
+            continue
         guard = next((each for each in statement.names if each.name == GUARD), None)
         if guard is None:
             continue

@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from agent.landing.source import add_guard, imports_kernels, in_style_of
+from agent.landing.source import add_guard, imports_kernels, in_style_of, remove_guard
 
 IMPORT = "from .m_kernels import"
 
@@ -104,3 +104,20 @@ def test_the_last_class_of_a_name_counts() -> None:
 def test_imports_are_recognised_by_module_and_level() -> None:
     assert imports_kernels(ast.parse("def f():\n    from .m_kernels import g"), IMPORT)
     assert not imports_kernels(ast.parse("from m_kernels import g\nfrom ..m_kernels import g"), IMPORT)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        b"import a\nfrom .m_kernels import (\n    f,\n    g,\n)\nimport b\n\nclass M:\n    pass\n",
+        b"from .m_kernels import a, z\r\nclass M: pass\r\n",
+        b"from .m_kernels import z, a\n@old\n@older(1)\nclass M: pass\n",
+        b"from .m_kernels import a  # fast\nlanded = 1\nclass M: pass\n",
+        b"import a\nclass M: pass",
+        b"if a:\n    class M:\n        pass\n",
+        b"class M:\n    pass\nfrom .m_kernels import f\n",
+    ],
+)
+def test_taken_back_the_file_is_as_it_was_judged(source: bytes) -> None:
+    assert remove_guard(add_guard(source, "M", IMPORT), "M", IMPORT) == source
+    assert remove_guard(source, "M", IMPORT) == source
