@@ -72,7 +72,7 @@ def _new(cls: Type[nn.Module], *args: Any, **kwargs: Any) -> Any:
         known = _source_of(caller.f_back)
         if known is not None:
             note(made, *known, copied=True)
-    else:
+    elif caller.f_globals.get("__name__") != "torch.nn.modules.module":  # where data parallelism makes its replicas
         note(made, args, kwargs)
     return made
 

@@ -13,6 +13,7 @@ from warpsmith_harness.transport import span
 
 SUFFIXES = (".pt", ".pth")
 _LOOKED_AT = 1 << 16
+_ENDS_OF_A_RUN = 2
 _COLUMNS = 4
 """A dimension of up to so many entries holds things of different meaning, such as the two ends of an edge."""
 
@@ -20,12 +21,15 @@ _COLUMNS = 4
 def drawn(tensor: torch.Tensor) -> torch.Tensor:
     """Return new contents like those that were seen.
 
-    Floats are drawn again from their own values, which keeps mean, spread and what is not finite. Masks (booleans, and
-    floats of two values) stay. Integers, which may point into something, are shuffled among places of one meaning, so that
-    none leaves the range it was seen in there; what ascends or descends stays.
+    Floats are drawn again from their own values, which keeps mean, spread and what is not finite; those of two values are
+    masks and stay. Booleans are shuffled within each row, which keeps its share, where they are no run of equal ones, as
+    in masks for padding and for what is later. Integers, which may point into something, are shuffled among places of one
+    meaning, so that none leaves the range it was seen in there; what ascends or descends stays.
     """
-    if tensor.dtype == torch.bool or tensor.numel() == 0:
+    if tensor.numel() == 0:
         return values.clone_like(tensor)
+    if tensor.dtype == torch.bool:
+        return _mask(tensor)
     if tensor.is_floating_point() or tensor.is_complex():
         return values.clone_like(tensor) if _two_valued(tensor) else values.fresh(tensor)
     return _shuffled(tensor)
@@ -76,6 +80,21 @@ def _shuffled(tensor: torch.Tensor) -> torch.Tensor:
         return made
     if tensor.dim() == 1 or min(moved.shape[:-1]) > _COLUMNS:
         rows, stays = rows.reshape(1, -1), stays.new_zeros(1)
-    order = torch.rand(rows.shape, generator=generator(tensor.device), device=rows.device).argsort(-1)
-    moved.copy_(torch.where(stays.unsqueeze(-1), rows, rows.gather(-1, order)).view(moved.shape))
+    moved.copy_(_mixed(rows, stays).view(moved.shape))
     return made
+
+
+def _mask(tensor: torch.Tensor) -> torch.Tensor:
+    """Shuffle each row of booleans that is more than one run of equal ones among others."""
+    made = values.clone_like(tensor)
+    if tensor.dim() and span(tensor) >= tensor.numel():
+        rows = made.reshape(-1, made.shape[-1])
+        stays = (rows[:, 1:] != rows[:, :-1]).sum(-1) <= _ENDS_OF_A_RUN
+        made.copy_(_mixed(rows, stays).view(made.shape))
+    return made
+
+
+def _mixed(rows: torch.Tensor, stays: torch.Tensor) -> torch.Tensor:
+    """Return rows with the elements of each in another order, but for those that stay."""
+    order = torch.rand(rows.shape, generator=generator(rows.device), device=rows.device).argsort(-1)
+    return torch.where(stays.unsqueeze(-1), rows, rows.gather(-1, order))

@@ -283,6 +283,16 @@ class TestDrawing:
     def test_what_ascends_descends_or_masks_stays(self, kept: torch.Tensor) -> None:
         assert torch.equal(drawing.drawn(kept), kept)
 
+    @pytest.mark.parametrize("kept", [torch.ones(6, 6).tril().bool(), torch.arange(12).view(1, 12) < 7])
+    def test_masks_of_runs_stay(self, kept: torch.Tensor) -> None:
+        assert torch.equal(drawing.drawn(kept), kept)
+
+    def test_other_masks_keep_the_share_of_each_row(self) -> None:
+        mask = (torch.arange(400).view(2, 200) * 7919) % 11 < 3
+        drawn = drawing.drawn(mask)
+        assert not torch.equal(drawn, mask)
+        assert torch.equal(drawn.sum(-1), mask.sum(-1))
+
     def test_columns_of_different_meaning_are_not_mixed(self) -> None:
         spans = torch.stack([torch.arange(50).roll(7), 1000 + torch.arange(50).roll(9)], dim=1)
         drawn = drawing.drawn(spans)
