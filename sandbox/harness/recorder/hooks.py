@@ -18,6 +18,7 @@ from .capture import kwargs_of
 if TYPE_CHECKING:
     from .recorder import Recorder
 
+_C: Any = torch._C
 _recorders: List[Recorder] = []
 _handles: List[Any] = []
 
@@ -55,20 +56,25 @@ def leave_modules() -> bool:
     return True
 
 
+def _tries_out() -> bool:
+    """Tell whether a compiler only tries the module out, on tensors without data."""
+    return _C._get_dispatch_mode(_C._TorchDispatchModeKey.FAKE) is not None
+
+
 def _before(module: nn.Module, args: Any) -> None:
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or _tries_out():
         return
     _recorders[0].before(module, args)
 
 
 def _after(module: nn.Module, args: Any, kwargs: Dict[str, Any], output: Any) -> None:
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or _tries_out():
         return
     _recorders[0].after(module, args, kwargs, output)
 
 
 def _after_positional(module: nn.Module, args: Any, output: Any) -> None:
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or _tries_out():
         return
     _recorders[0].after(module, args, kwargs_of(module), output)
 

@@ -6,7 +6,7 @@ import time
 from typing import Any, Callable, Dict, List, NamedTuple
 
 from .classes import ModuleKind
-from .timeline import Mark, Timeline
+from .timeline import CLOSE, Mark, Timeline
 from .windows import WARM_UP, Window
 
 _LAST_WAIT_SECONDS = 2.0
@@ -42,7 +42,7 @@ class Sharing:
         """Share out what the device has come by; never waits."""
         while self._waiting and self.timeline.ready(self._waiting[0].marks):
             window, marks, ends = self._waiting.pop(0)
-            if self._warm_up_kept and window.kind != WARM_UP and marks:
+            if self._warm_up_kept and window.kind != WARM_UP and any(mark.what == CLOSE for mark in marks):
                 self._forget_warm_up()
             self.timeline.share_out(marks)
             if ends:
