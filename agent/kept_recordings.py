@@ -41,5 +41,5 @@ def new_recording(home: Path) -> Path:
 def _prune(home: Path, parent: Path) -> None:
     sessions = "".join(path.read_text(errors="replace") for path in (home / "sessions").glob(f"*/{SESSION_FILE}"))
     for folder in sorted(parent.iterdir())[: -(KEPT - 1)]:
-        if str(folder.resolve()) not in sessions:
+        if f"/{parent.name}/{folder.name}/" not in sessions:
             shutil.rmtree(folder, ignore_errors=True)
