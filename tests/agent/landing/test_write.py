@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -187,6 +188,31 @@ def test_an_edit_at_the_moment_of_writing_is_found_and_kept(tmp_path: Path, monk
         land(changes)
     assert module.read_bytes() == b"mine\n"
     assert sorted(path.name for path in module.parent.iterdir()) == ["__init__.py", "blocks.py", "other.py"]
+
+
+WRITER = """
+import sys
+from pathlib import Path
+module = Path(sys.argv[1])
+for number in range(300):
+    new = module.with_name(".new")
+    new.write_bytes(b"token %06d\\n" % number)
+    new.replace(module)
+"""
+
+
+def test_what_another_process_saves_meanwhile_is_never_written_over(tmp_path: Path) -> None:
+    module = tmp_path / "module.py"
+    module.write_bytes(b"start\n")
+    writer = subprocess.Popen([sys.executable, "-c", WRITER, str(module)])
+    while writer.poll() is None:
+        before = module.read_bytes()
+        change = FileChange(module, before, before + b"landed\n")
+        with contextlib.suppress(LandingRefused):
+            land([change])
+            undo([change])
+    assert module.read_bytes().startswith(b"token 000299\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["module.py"]
 
 
 def test_a_symbolic_link_is_refused_and_its_target_named(tmp_path: Path) -> None:
