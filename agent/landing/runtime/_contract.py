@@ -21,8 +21,16 @@ _GRADIENTS = "gradients are on; call it under torch.no_grad() or torch.inference
 _PLAIN = (torch.Tensor, nn.Parameter)
 _tracing_state: Callable[[], Any] = torch._C._get_tracing_state
 _functorch_level: Callable[[], Any] = torch._C._functorch.peek_interpreter_stack
+_COMPILES_RIGHT = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 13)
+"""Compiled by torch 2.4, what comes after a kernel read its output as it was before; 2.13 is the oldest seen to be right."""
 _PROXIES = torch._C._TorchDispatchModeKey.PROXY
-_is_exporting: Callable[[], bool] = getattr(torch.compiler, "is_exporting", bool)
+
+
+def _cannot_tell() -> bool:
+    return False
+
+
+_is_exporting: Callable[[], bool] = getattr(torch.compiler, "is_exporting", _cannot_tell)
 """Older versions do not tell; an export with dynamic shapes then ends with an error that asks for a size."""
 
 
@@ -142,6 +150,8 @@ class Contract:
             return "it is an instance of a subclass"
         if module._landed_built:
             return str(module._landed_built)
+        if compiling and not _COMPILES_RIGHT:
+            return "it is compiled, and this torch may lose what kernels write there"
         mode = other_mode(module, self._modes, self._exceptions)
         if mode:
             return mode
