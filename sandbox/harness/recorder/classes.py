@@ -167,7 +167,7 @@ def _likeness(value: Any, tensors: List[torch.Tensor]) -> Any:
     """Return what makes two values alike, hashable; the tensors that are met are added to the list."""
     if isinstance(value, torch.Tensor):
         tensors.append(value)
-        return (value.dtype, value.shape)
+        return (value.dtype, _shape(value))
     if isinstance(value, (list, tuple)):
         return tuple([_likeness(item, tensors) for item in value])
     if isinstance(value, dict):
@@ -207,12 +207,17 @@ def _texts(values: Iterable[Any]) -> List[str]:
 
 def _text(value: Any) -> str:
     if isinstance(value, torch.Tensor):
-        return f"{_name(value.dtype)}[{', '.join(str(size) for size in value.shape)}]"
+        return f"{_name(value.dtype)}[{', '.join(str(size) for size in _shape(value))}]"
     if isinstance(value, (list, tuple)):
         return f"({', '.join(_texts(value))})"
     if isinstance(value, dict):
         return f"{{{', '.join(f'{key}: {_text(item)}' for key, item in value.items())}}}"
     return repr(value) if value is None or isinstance(value, (bool, int, float)) else type(value).__name__
+
+
+def _shape(tensor: torch.Tensor) -> Tuple[Any, ...]:
+    """Return a tensor's shape; a nested one has none, and is told by how many tensors it holds."""
+    return (tensor.size(0), "nested") if tensor.is_nested else tuple(tensor.shape)
 
 
 def _name(dtype: torch.dtype) -> str:

@@ -57,8 +57,8 @@ def leave_modules() -> bool:
 
 
 def _tries_out() -> bool:
-    """Tell whether a compiler only tries the module out, on tensors without data."""
-    return _C._get_dispatch_mode(_C._TorchDispatchModeKey.FAKE) is not None
+    """Tell whether a compiler only tries the module out, on tensors without data, or a tracer looks on."""
+    return _C._get_tracing_state() is not None or _C._get_dispatch_mode(_C._TorchDispatchModeKey.FAKE) is not None
 
 
 def _before(module: nn.Module, args: Any) -> None:

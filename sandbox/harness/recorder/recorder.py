@@ -177,7 +177,10 @@ class Recorder:
         """Stop recording because of a fault of ours; what was recorded before is still told."""
         self.off = True
         self.fault = fault
-        self._write()
+        try:
+            self._write()
+        except Exception:  # where what was recorded is the fault, the fault alone is told
+            write_note(self.folder / f"fault-{os.getpid()}.json", {"fault": fault})
 
     def finish(self) -> None:
         """Share out what is left, write it and record no more: the program ends, or was watched for long enough."""
@@ -190,9 +193,9 @@ class Recorder:
             self._close_window()
             self.sharing.wait()
             self.captures.finish(self.kinds.values())
+            self._write()
         except Exception:  # the boundary between the recorder and the developer's program
-            self.fault = traceback.format_exc()
-        self._write()
+            self.give_up(traceback.format_exc())
 
     # --- Steps and windows ------------------------------------------------------------------------------------------
 
@@ -273,7 +276,7 @@ class Recorder:
             self._marks.append(Mark(what, call, self.clock.mark(), begun, _now()))
 
     def _kind(self, module: nn.Module) -> ModuleKind:
-        original = module.__dict__.get("_modules", {}).get("_orig_mod")
+        original: Any = module._orig_mod if type(module).__name__ == "OptimizedModule" else None
         compiled = original is not None or module._compiled_call_impl is not None
         inner = module if original is None else original
         kind = self.kinds.get((type(inner), compiled))

@@ -129,6 +129,43 @@ for number in range(3):
     optimizer.step()
 """
 
+EVERYTHING = """\
+import copy, pickle
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+class Inner(nn.Module):
+    def forward(self, x):
+        return {"y": x.sin()}
+
+class Everything(nn.Module):
+    def __init__(self):
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 1).eval()
+        self.scripted = torch.jit.script(nn.Linear(16, 4))
+        self.linear, self.inner = nn.Linear(16, 16), Inner()
+
+    def forward(self, x):
+        padding = torch.tensor([[False, True], [False, False]])
+        with torch.no_grad():
+            rows = self.encoder(torch.randn(2, 2, 16), src_key_padding_mask=padding)
+            self.scripted(rows)
+            torch.jit.trace(self.linear, rows)
+        return checkpoint(lambda x: self.inner(x)["y"], x * 2, use_reentrant=True)
+
+everything = Everything()
+for _ in range(2):
+    x = torch.randn(2, 4, requires_grad=True)
+    everything(x).sum().backward()
+    assert x.grad is not None
+try:
+    everything(None)
+except TypeError:
+    copy.deepcopy(everything.linear), pickle.dumps(everything.linear)
+"""
+
 
 def test_workers_are_not_recorded_their_sitecustomize_runs_and_a_hard_end_leaves_what_was_known(
     project: Path, run: Run, monkeypatch: pytest.MonkeyPatch
@@ -182,3 +219,13 @@ def test_the_backward_pass_belongs_to_the_module_whose_nodes_run(run: Run) -> No
     assert recording.processes[0].losses == (0.0, 1.0, 2.0)
     assert outer.file.endswith("train.py")
     assert outer.line == 19
+
+
+def test_modules_of_every_kind_are_called_and_none_ends_the_recording(run: Run) -> None:
+    end, recording = run(EVERYTHING)
+    assert end.status == 0
+    assert recording.faults == ()
+    assert class_of(recording, "Inner").calls == 2 + 2, "once in the forward pass, once more in the backward pass"
+    layer = class_of(recording, "TransformerEncoderLayer")
+    assert any("nested" in each for variant in layer.variants for each in variant.inputs)
+    assert class_of(recording, "RecursiveScriptModule").calls == 2
