@@ -238,7 +238,7 @@ def unmerged(world: World, _: random.Random) -> None:
     if blob:
         lines = "".join(f"100644 {blob.strip()} {stage}\tclash.txt\n" for stage in (1, 2, 3))
         quiet = ["git", "-c", "core.hooksPath=/dev/null", "update-index", "--index-info"]
-        subprocess.run(quiet, cwd=world.root, input=lines.encode(), check=True)
+        subprocess.run(quiet, cwd=world.root, input=lines.encode(), check=True, capture_output=True)
 
 
 def packed(world: World, _: random.Random) -> None:
