@@ -168,9 +168,10 @@ def _init_source(spec: TaskSpec, launchers: list[Launcher], verdict: Verdict) ->
         "They are compiled on first use, for the machine they run on, into the user's cache.",
     ]
     if spec.kind == "module":
+        gradients = "mode, gradients too" if spec.gradients else "mode, no gradients"
         lines += [
             "",
-            "A call like those that were verified (dtypes, shapes, device, no gradients) runs them. Any other call runs the",
+            f"A call like those that were verified (dtypes, shapes, device, {gradients}) runs them. Any other call runs the",
             f"original forward, which {ORIGINAL} keeps. counts() tells how often each happened, and why.",
         ]
     lines += [

@@ -31,7 +31,11 @@ with torch.no_grad():
     landed(x)
     launch = lambda: blocks_kernels.fused_block(x, landed.weight, landed.scale.by, None, out, 0, 8, 1e-5)
     empty = us(lambda: torch.empty_like(x))
-    found = {"landed": us(lambda: landed(x)), "original": us(lambda: original(x)), "operator": us(launch), "empty": empty}
+    found = {"landed": us(lambda: landed(x)), "original": us(lambda: original(x)), "operator": us(launch)}
+    blocks_kernels._landing.here.kernels = blocks_kernels._landing._bound  # as inside a call that fits
+    module = nn.Identity()
+    found["checks"] = found["landed"] - us(launch) - empty - us(lambda: module(x))
+    found["direct"] = us(launch)
     assert blocks_kernels.counts()["original"] == 0
 print(json.dumps(found))
 """
@@ -49,5 +53,7 @@ def rows(device: str) -> Iterator[Row]:
     note = "usual: the original module, which computes as well"
     yield Row("call of a landed module, whose kernel is idle", found["landed"], "µs", None, found["original"], note)
     yield Row("call of its operator", found["operator"], "µs", 6.0, None, "budget: 4 to 6 µs")
-    checks = found["landed"] - found["operator"] - found["empty"]
-    yield Row("the rest of the landed call: checks, module call", checks, "µs", None, None, "without its empty output")
+    yield Row("the same launch within the landed call", found["direct"], "µs", 3.0, None, "8 arguments")
+    yield Row(
+        "checks of the landed call, and its forward's Python", found["checks"], "µs", None, None, "the rest of it"
+    )
