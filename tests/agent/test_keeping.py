@@ -16,8 +16,8 @@ from agent.settings import Settings
 from app.cli import main
 from sandbox.task import TaskSpec
 from tests.agent.landing.example import CANDIDATE, ORIGINAL, make_project, planned, verdict
-from tests.agent.landing.mortal import CALM
 from tests.agent.landing.repositories import git, picture
+from tests.agent.landing.worlds import CALM
 from tests.agent.support import UNCOMPILED
 
 NAME = "shop/blocks.py:Block"

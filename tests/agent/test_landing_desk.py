@@ -16,8 +16,8 @@ from agent.state import SessionState
 from agent.store import SessionWriter, read_events
 from agent.stream import Stream
 from sandbox.errors import EnvironmentFault, LandingRefused
-from tests.agent.landing.mortal import CALM
 from tests.agent.landing.repositories import git
+from tests.agent.landing.worlds import CALM
 from tests.agent.support import make_spec
 
 

@@ -32,8 +32,8 @@ from app.widgets.lines import LinesView
 from app.widgets.steer import SteerInput
 from app.widgets.stream import StreamView
 from app.widgets.verdict import VerdictPanel
-from tests.agent.landing.mortal import CALM
 from tests.agent.landing.repositories import git
+from tests.agent.landing.worlds import CALM
 from tests.app import sessions
 from tests.app.conftest import ide, until
 

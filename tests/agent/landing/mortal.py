@@ -21,8 +21,8 @@ from agent.landing.undo import steps_back
 from agent.store import read_blob  # noqa: F401 - imported before the steps are counted
 from tests.agent.landing import repositories
 from tests.agent.landing.repositories import git, picture
+from tests.agent.landing.worlds import CALM
 
-CALM = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull, "GIT_OPTIONAL_LOCKS": "0"}
 STEPS = ("os.link", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "subprocess.Popen")
 DEEDS = ("land", "undo")
 

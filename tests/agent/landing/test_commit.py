@@ -19,11 +19,12 @@ from sandbox.errors import LandingRefused
 from tests.agent.landing import mortal, repositories
 from tests.agent.landing.mortal import changes_for, held, killed, make, prepared, settled, steps_of
 from tests.agent.landing.repositories import MODULE, git, picture
+from tests.agent.landing.worlds import CALM
 
 
 @pytest.fixture(autouse=True)
 def no_settings_of_whoever_tests(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in mortal.CALM.items():
+    for name, value in CALM.items():
         monkeypatch.setenv(name, value)
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.landing.states import CALM, trial
+from tests.agent.landing.states import trial
+from tests.agent.landing.worlds import CALM
 
 SEEDS = range(7, 18)
 
