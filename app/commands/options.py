@@ -122,9 +122,9 @@ def task_from(options: argparse.Namespace, target: str | None, settings: Setting
         "dynamic": tuple(parse_dynamic(text) for text in options.dynamic),
     }
     device = resolve_device(settings.device)
-    if not options.capture:
-        if target is None:
-            raise UsageError("No target is named.", next_step="Name path.py:Class, or a capture with --capture FOLDER.")
+    if target is None:
+        require_named(options)
+    if target is not None and not options.capture:
         modes = {"training": bool(options.train), "gradients": bool(options.gradients)}
         return resolve_target(target, python=settings.python, device=device, **fields, **modes)
     modes = {"training": options.train, "gradients": options.gradients}
@@ -132,6 +132,12 @@ def task_from(options: argparse.Namespace, target: str | None, settings: Setting
     if target is not None:
         _require_same(spec, target)
     return spec
+
+
+def require_named(options: argparse.Namespace) -> None:
+    """Raise UsageError where neither a target nor a capture is named."""
+    if options.target is None and not options.capture:
+        raise UsageError("No target is named.", next_step="Name path.py:Class, or a capture with --capture FOLDER.")
 
 
 def _inputs(text: str) -> str:

@@ -7,7 +7,14 @@ from __future__ import annotations
 
 import argparse
 
-from app.commands.options import add_machine_options, add_model_options, add_task_options, settings_from, task_from
+from app.commands.options import (
+    add_machine_options,
+    add_model_options,
+    add_task_options,
+    require_named,
+    settings_from,
+    task_from,
+)
 from sandbox.errors import UsageError
 
 
@@ -37,6 +44,7 @@ def main(options: argparse.Namespace) -> int:
     if options.commit and options.land == "never":
         what = "Nothing lands, so there is nothing to commit."
         raise UsageError(what, where="--commit", next_step="Add --land full-pass, or leave --commit out.")
+    require_named(options)
     settings = settings_from(options)
     require_model(settings)
     spec = task_from(options, options.target, settings)

@@ -19,9 +19,7 @@ folder, classes, script = sys.argv[1:4]
 note_constructors()
 capture = Capture(Path(folder), classes.split(","), 1 << 30)
 register_module_forward_pre_hook(lambda module, args: capture.before(module, args))
-register_module_forward_hook(
-    lambda module, args, kwargs, output: capture.after(module, output), with_kwargs=True, always_call=True
-)
+register_module_forward_hook(lambda module, args, output: capture.after(module, output), always_call=True)
 sys.argv[:], __file__ = [script], script
 exec(compile(Path(script).read_text(), script, "exec"))
 for key, place in capture.finish(classes.split(",")).items():

@@ -119,12 +119,12 @@ def main():
     capture = Capture(folder, None, 1 << 26)
     register_module_forward_pre_hook(lambda module, args: capture.before(module, args))
 
-    def after(module, args, kwargs, output):
+    def after(module, args, output):
         capture.after(module, output)
         if type(output) is torch.Tensor:
             outputs.setdefault((class_key(module).partition(":")[2], tuple(output.shape)), output.detach().clone())
 
-    register_module_forward_hook(after, with_kwargs=True, always_call=True)
+    register_module_forward_hook(after, always_call=True)
     run()
     capture.finish([*capture.classes()])
     torch.save(outputs, folder / "outputs.pt")
