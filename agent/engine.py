@@ -122,8 +122,8 @@ class Engine:
             case cmd.RejectHunk(attempt=attempt, file=file, hunk=hunk, reason=reason):
                 if self._known(attempt):
                     self._stream.emit(ev.HunkRejected(attempt=attempt, file=file, hunk=hunk, reason=reason))
-            case cmd.Land(attempt=attempt, commit=commit):
-                self._do(self._desk.land(attempt, commit=commit))
+            case cmd.Land(attempt=attempt, commit=commit, faster=faster):
+                self._do(self._desk.land(attempt, commit=commit, faster=faster))
             case cmd.Undo(landing=landing, partly=partly):
                 self._do(self._desk.undo(landing, partly=partly))
             case cmd.Redo(landing=landing):

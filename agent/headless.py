@@ -68,7 +68,7 @@ def resume(folder: Path, *, json: bool = False, land: LandPolicy = "never", comm
             if watcher.ended is None:
                 continue
             if event is watcher.ended and land == "full-pass" and _worth_landing(watcher):
-                engine.send(cmd.Land(attempt=watcher.best_attempt, commit=commit))
+                engine.send(cmd.Land(attempt=watcher.best_attempt, commit=commit, faster=True))
             elif event is watcher.ended or isinstance(event, ev.Landed | ev.LandingRefusedEvent):
                 engine.send(cmd.Close())
         status = engine.wait()

@@ -26,11 +26,12 @@ class LandingDesk(UndoDesk):
         super().__init__(spec, stream)
         self._judging = judging
 
-    async def land(self, attempt: int, *, commit: bool = False) -> None:
+    async def land(self, attempt: int, *, commit: bool = False, faster: bool = False) -> None:
         """Write an attempt, without its rejected hunks, into the developer's tree; as one commit too, if that is wanted.
 
         Raises:
-            LandingRefused: The state is not correct, is no change, or the tree is not as expected; nothing was written.
+            LandingRefused: The state is not correct, is no change, is not faster than eager where it was to be
+                ``faster``, or the tree is not as expected; nothing was written.
             TaskError, EnvironmentFault: It could not be judged.
         """
         judged = self._stream.state.attempt(attempt)
@@ -47,8 +48,8 @@ class LandingDesk(UndoDesk):
         verified = VerifiedInputs.of(self._spec, signature, original[self._spec.candidate_file], ranges)
         form = landed_form(self._spec, original, files, proof.verdict, verified)
         verdict = await self._judging.landed(files, form)
-        if not verdict.correct:
-            raise _refused("In the form in which it lands it is not correct", verdict, judged.attempt)
+        if against := refusal(verdict, faster=faster):
+            raise _refused(against, verdict, judged.attempt)
         changes = plan(self._spec, original, files, verdict, verified)
         kept = kept_of(self._spec, changes, verdict, self._project, self._stream.writer.folder.name)
         changes += noted(self._project, kept.name, lines_for(kept))
@@ -75,6 +76,18 @@ class LandingDesk(UndoDesk):
         if not judged.verdict.correct:
             raise _refused("The state to land is not correct", judged.verdict, judged.attempt)
         return judged
+
+
+def refusal(verdict: Verdict, *, faster: bool) -> str:
+    """Return what speaks against a landing whose landed form was judged so, or an empty text.
+
+    A developer who has looked may land what is not faster, or could not be timed; without one it has to be ``faster``.
+    """
+    if not verdict.correct:
+        return "In the form in which it lands it is not correct"
+    if faster and verdict.reward not in (2, 3):
+        return "In the form in which it lands it was not seen to be faster than eager"
+    return ""
 
 
 def _refused(what: str, verdict: Verdict, attempt: int) -> LandingRefused:

@@ -11,14 +11,27 @@ import pytest
 from agent import events as ev
 from agent.landing import FileChange
 from agent.landing.commit import Commit, find_place
-from agent.landing_desk import LandingDesk
+from agent.landing_desk import LandingDesk, refusal
 from agent.state import SessionState
 from agent.store import SessionWriter, read_events
 from agent.stream import Stream
 from sandbox.errors import EnvironmentFault, LandingRefused
 from tests.agent.landing.repositories import git
 from tests.agent.landing.worlds import CALM
-from tests.agent.support import make_spec
+from tests.agent.support import make_spec, make_verdict
+
+
+@pytest.mark.parametrize(("reward", "nobody_looks"), [(3, True), (2, True), (1, False), (None, False)])
+def test_without_a_developers_word_only_what_is_seen_to_be_faster_as_it_lands_does(reward, nobody_looks):
+    judged = make_verdict(tier="full", reward=reward)
+    assert refusal(judged, faster=False) == ""
+    assert (refusal(judged, faster=True) == "") == nobody_looks
+
+
+def test_what_is_wrong_in_the_form_in_which_it_lands_lands_on_nobodys_word():
+    wrong = make_verdict(ok=False, tier="full", reward=-1)
+    assert "not correct" in refusal(wrong, faster=False)
+    assert "not correct" in refusal(wrong, faster=True)
 
 
 @pytest.fixture
