@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from sandbox.errors import ExitCode, UsageError, WarpsmithError, machine_fault
+from sandbox.errors import ExitCode, ToldToEnd, UsageError, WarpsmithError, machine_fault
 
 COMMANDS = {
     "open": "open a module in the IDE and optimise it there",
@@ -88,7 +88,7 @@ def _ended_as_interrupted() -> Iterator[None]:
     """Take being told to end (SIGTERM, a closed terminal) as Ctrl-C, so that nothing started is left behind."""
 
     def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
+        raise ToldToEnd
 
     before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:

@@ -29,6 +29,10 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130
 
 
+class ToldToEnd(KeyboardInterrupt):
+    """This process was told to end, by a signal or because its terminal is gone; Ctrl-C alone may mean less than that."""
+
+
 class WarpsmithError(Exception):
     """Base of all errors: what happened, where, and the next step.
 

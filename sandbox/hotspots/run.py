@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from sandbox.errors import EnvironmentFault
+from sandbox.errors import EnvironmentFault, ToldToEnd
 from sandbox.hotspots.command import Command, environment_of
 from sandbox.hotspots.recording import Recording, read_recording
 from sandbox.processes import descendants, kill_all
@@ -57,7 +57,7 @@ class RunEnd:
 
 
 def watch(command: Command, folder: Path, limits: Limits, say: Say) -> RunEnd:
-    """Run a command until it ends or was watched for long enough; what it prints goes to stderr.
+    """Run a command until it ends, was watched for long enough or is interrupted; what it prints goes to stderr.
 
     Args:
         command: What is run, in the current folder.
@@ -80,12 +80,25 @@ def watch(command: Command, folder: Path, limits: Limits, say: Say) -> RunEnd:
     except OSError as error:
         raise EnvironmentFault(f"The command does not start: {error.strerror}.", where=command.text) from error
     try:
-        ended = _follow(process, folder, limits, say)
+        ended = _watched(process, folder, limits, say)
         if not ended:
             _let_finish(process, folder)
         return RunEnd(process.returncode if ended else None, time.monotonic() - started)
     finally:
         _end(process)
+
+
+def _watched(process: subprocess.Popen[bytes], folder: Path, limits: Limits, say: Say) -> bool:
+    """Follow the command; a first Ctrl-C means that the developer has seen enough, if there is anything to rank by then."""
+    try:
+        return _follow(process, folder, limits, say)
+    except ToldToEnd:
+        raise
+    except KeyboardInterrupt:
+        if not any(each.windows for each in read_recording(folder).processes):
+            raise
+        say("interrupted; what was recorded is ranked (once more: leave it)")
+        return False
 
 
 def _follow(process: subprocess.Popen[bytes], folder: Path, limits: Limits, say: Say) -> bool:

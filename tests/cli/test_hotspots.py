@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from pathlib import Path
 
@@ -59,6 +60,23 @@ def test_a_script_without_end_is_ranked_shown_and_compared(cli: Cli) -> None:
     comparison = json.loads(compared.out)
     assert comparison["loss"]["same"]
     assert "nothing that landed was loaded" in comparison["conclusion"]
+    assert not [process for process in cli.processes() if command_of(process)]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, 130)], ids=["Ctrl-C", "SIGTERM"])
+def test_whoever_has_seen_enough_gets_the_ranking_and_whoever_ends_it_gets_none(
+    cli: Cli, number: int, code: int
+) -> None:
+    (cli.folder / "train.py").write_text(f"import torch\n\n{BLOCKS}\n{TRAIN.replace('from net.blocks import Net', '')}")
+    watching = cli.start("hotspots", f"{sys.executable} -W ignore train.py", "--measure", "0", "--json")
+    assert watching.stderr is not None
+    said = iter(watching.stderr.readline, "")
+    assert any("it is warm; recording" in line for line in said)
+    watching.send_signal(number)
+    done = cli.finish(watching)
+    assert done.code == code, done.err
+    ranked = json.loads(done.out)["hotspots"] if done.out else []
+    assert ("Block" in {each["name"] for each in ranked}) == (code == 0)
     assert not [process for process in cli.processes() if command_of(process)]
 
 
