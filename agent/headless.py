@@ -50,8 +50,8 @@ def run(
         commit: What lands is also one commit.
 
     Returns:
-        0 there is a correct candidate, 1 there is none, 2 the task cannot be used, 3 the environment or the model is at
-        fault, 4 a fault of ours, 130 interrupted.
+        0 there is a correct candidate, and it has landed if that was wanted, 1 there is none or it has not, 2 the task
+        cannot be used, 3 the environment or the model is at fault, 4 a fault of ours, 130 interrupted.
     """
     return resume(create_session(spec, settings, settings.home), json=json, land=land, commit=commit)
 
@@ -67,7 +67,7 @@ def resume(folder: Path, *, json: bool = False, land: LandPolicy = "never", comm
             watcher.see(line, event)
             if watcher.ended is None:
                 continue
-            if event is watcher.ended and land == "full-pass" and _worth_landing(watcher):
+            if event is watcher.ended and land == "full-pass" and not _against_landing(watcher):
                 engine.send(cmd.Land(attempt=watcher.best_attempt, commit=commit, faster=True))
             elif event is watcher.ended or isinstance(event, ev.Landed | ev.LandingRefusedEvent):
                 engine.send(cmd.Close())
@@ -76,10 +76,11 @@ def resume(folder: Path, *, json: bool = False, land: LandPolicy = "never", comm
         if status < 0 and not engine.interrupted:
             sys.stderr.write(lost(watcher.state, status, folder))
         return _status(status, engine.interrupted)
+    unlanded = "" if land == "never" or watcher.landed else watcher.refused or _against_landing(watcher)
     if not json:
-        sys.stdout.write(summary(watcher.state, watcher.ended, folder))
+        sys.stdout.write(summary(watcher.state, watcher.ended, folder, unlanded=unlanded))
     code = _FAULTS.get(watcher.ended.reason)
-    return code if code is not None else ExitCode.OK if watcher.state.best else ExitCode.FAILED
+    return code if code is not None else ExitCode.OK if watcher.state.best and not unlanded else ExitCode.FAILED
 
 
 def lost(state: SessionState, status: int, folder: Path) -> str:
@@ -89,11 +90,13 @@ def lost(state: SessionState, status: int, folder: Path) -> str:
     return f"error: The engine was killed by {killer}; {kept}.\n{next_line(state, folder)}\n"
 
 
-def summary(state: SessionState, ended: ev.RunEnded, folder: Path) -> str:
-    """Return the result of a run in a few lines."""
+def summary(state: SessionState, ended: ev.RunEnded, folder: Path, *, unlanded: str = "") -> str:
+    """Return the result of a run in a few lines; ``unlanded`` says why nothing landed that was to."""
     lines = [f"ended: {ended.reason}{f' ({ended.detail})' if ended.detail else ''}"]
     lines.append(best_line(state))
     lines += [f"landed: {entry['path']}" for n in state.landings_standing for entry in state.landings[n].files]
+    if unlanded:
+        lines.append(f"not landed: {unlanded}")
     lines += [f"session: {folder}", next_line(state, folder)]
     return "\n".join(lines) + "\n"
 
@@ -106,6 +109,8 @@ class _Watcher:
     state: SessionState = field(default_factory=SessionState)
     started: bool = False
     ended: ev.RunEnded | None = None
+    landed: bool = False
+    refused: str = ""
 
     @property
     def best_attempt(self) -> int:
@@ -123,6 +128,9 @@ class _Watcher:
             self.started = True
         if isinstance(event, ev.RunEnded) and self.started:  # an engine also ends the run of one that was killed
             self.ended = event
+        self.landed |= self.ended is not None and isinstance(event, ev.Landed)
+        if self.ended is not None and isinstance(event, ev.LandingRefusedEvent):
+            self.refused = narration(event)
         if not self.json and (text := narration(event)):
             sys.stderr.write(f"{text}\n")
             sys.stderr.flush()
@@ -204,11 +212,14 @@ class _Engine:
         self.send(cmd.Close())
 
 
-def _worth_landing(watcher: _Watcher) -> bool:
-    """Whether the run ended well and its best attempt is correct and faster by a full verdict."""
+def _against_landing(watcher: _Watcher) -> str:
+    """Return what speaks against landing the best attempt: it has to be correct and faster than eager by a full verdict."""
     best, ended = watcher.state.best, watcher.ended
-    fine = ended is not None and ended.reason not in _FAULTS
-    return fine and best is not None and best.verdict.tier == "full" and best.verdict.reward in (2, 3)
+    if best is None or (ended is not None and ended.reason in _FAULTS):
+        return "there is no attempt to land"
+    if best.verdict.tier != "full" or best.verdict.reward not in (2, 3):
+        return f"attempt {best.attempt} was not seen to be faster than eager by a full verdict: {best.verdict.reason}"
+    return ""
 
 
 def _status(status: int, interrupted: bool) -> ExitCode:

@@ -108,7 +108,8 @@ def test_an_engine_that_is_killed_is_a_fault_of_ours_and_the_session_can_go_on(t
     assert resume(find_session(settings.home, "last")) == ExitCode.FAILED
 
 
-def test_resuming_counts_what_was_judged_before(tmp_path, capfd):
+def judged_before(tmp_path, **verdict):
+    """A session in which one attempt was judged in full, and whose agent was cut off and has nothing more to do."""
     settings = make_settings(tmp_path, model=f"replay:{make_recording(tmp_path, DONE)}")
     folder = create_session(make_spec(tmp_path), settings, settings.home)
     writer = SessionWriter(folder)
@@ -116,10 +117,20 @@ def test_resuming_counts_what_was_judged_before(tmp_path, capfd):
     files = {"shifted.py": blob}
     spec = make_spec(tmp_path).to_json()
     writer.append(ev.SessionStarted(task=spec, model="", device="cpu", versions={}, files=files))
-    verdict = make_verdict(tier="full").to_json()
-    writer.append(ev.Attempt(attempt=1, files=files, verdict=verdict))
+    writer.append(ev.Attempt(attempt=1, files=files, verdict=make_verdict(tier="full", **verdict).to_json()))
     writer.append(ev.RunStarted(turn_limit=1))
     writer.close()
+    return folder
+
+
+def test_what_was_to_land_and_has_not_is_1_with_the_reason(tmp_path, capfd):
+    assert resume(judged_before(tmp_path, reward=1), land="full-pass") == ExitCode.FAILED
+    told = capfd.readouterr().out
+    assert "not landed: attempt 1 was not seen to be faster than eager by a full verdict" in told
+
+
+def test_resuming_counts_what_was_judged_before(tmp_path, capfd):
+    folder = judged_before(tmp_path)
     assert resume(folder) == ExitCode.OK
     told = capfd.readouterr().out
     assert "best: attempt 1 of 1: reward 3, 2.00x eager [1.90, 2.10], 1.50x compile [1.40, 1.60] (full)" in told
