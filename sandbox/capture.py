@@ -16,12 +16,22 @@ from sandbox.task import DynamicSize, TaskSpec
 SCHEMA = "warpsmith.capture/1"
 _AGAIN = "Capture it again with: warpsmith hotspots"
 
+_NAMED: dict[str, type] = dict.fromkeys(("module", "class", "file", "main", "python", "refused", "next_step"), str)
+_TYPES: dict[str, type] = {
+    **dict.fromkeys(("training", "gradients", "tf32"), bool),
+    **dict.fromkeys(("autocast", "grad_mode", "init_missing"), str),
+    **dict.fromkeys(("modes", "structure", "plain", "state", "attributes"), dict),
+    **dict.fromkeys(("inputs", "dynamic", "notes"), list),
+}
+_GRAD_MODES = ("grad", "no_grad", "inference")
+_AUTOCASTS = ("", "bfloat16", "float16", "float32", "float64")
+
 
 def read_manifest(folder: Path) -> dict[str, Any]:
     """Return the manifest of a capture.
 
     Raises:
-        UsageError: There is none, or one of another version.
+        UsageError: There is none, one of another version, or one that was damaged.
         TaskError: The module could not be captured; the reason is the one that was recorded.
     """
     path = folder / "manifest.json"
@@ -30,14 +40,51 @@ def read_manifest(folder: Path) -> dict[str, Any]:
             "There is no capture in this folder.", where=str(folder), next_step="Make one with: warpsmith hotspots"
         )
     try:
-        manifest: dict[str, Any] = json.loads(path.read_text())
+        manifest = json.loads(path.read_bytes())
     except ValueError as error:
         raise UsageError(f"The capture's manifest is no JSON: {error}.", where=str(path), next_step=_AGAIN) from error
-    if manifest.get("schema") != SCHEMA:
+    if not isinstance(manifest, dict) or manifest.get("schema") != SCHEMA:
         raise UsageError("The capture is of another version.", where=str(path), next_step=_AGAIN)
+    _require(path, _ill_typed(manifest, _NAMED))
     if manifest["refused"]:
         raise TaskError(manifest["refused"], where=str(folder), next_step=manifest["next_step"])
+    _require(path, _ill_typed(manifest, _TYPES) or _ill_valued(manifest))
     return manifest
+
+
+def _require(path: Path, damaged: str) -> None:
+    if damaged:
+        raise UsageError(f"The capture's manifest was damaged: {damaged}.", where=str(path), next_step=_AGAIN)
+
+
+def _ill_typed(manifest: dict[str, Any], types: dict[str, type]) -> str:
+    """Return the first key that is missing or of another type, in words."""
+    for key, wanted in types.items():
+        if key not in manifest:
+            return f'it has no "{key}"'
+        if type(manifest[key]) is not wanted:
+            return f'its "{key}" is no {wanted.__name__}'
+    return ""
+
+
+def _ill_valued(manifest: dict[str, Any]) -> str:
+    """Return what holds a value that no run can have had, in words."""
+    if manifest["grad_mode"] not in _GRAD_MODES:
+        return f'its "grad_mode" is none of {", ".join(_GRAD_MODES)}'
+    if manifest["autocast"] not in _AUTOCASTS:
+        return 'its "autocast" is no floating dtype'
+    if not all(_is_group(each) for each in manifest["dynamic"]):
+        return 'its "dynamic" holds something other than dims with low and high'
+    state = manifest["state"]
+    kinds = {"tensors": dict, "baked": dict, "ties": list, "copied": bool}
+    return f'of its "state" {damaged}' if (damaged := _ill_typed(state, kinds)) else ""
+
+
+def _is_group(data: Any) -> bool:
+    if not isinstance(data, dict) or type(data.get("low")) is not int or type(data.get("high")) is not int:
+        return False
+    dims = data.get("dims")
+    return isinstance(dims, list) and all(isinstance(each, str) for each in dims)
 
 
 def resolve_capture(folder: Path, *, python: str = "", device: str = "cpu", **options: Any) -> TaskSpec:

@@ -57,7 +57,7 @@ class Captured:
     def inputs(self, device: torch.device) -> Arguments:
         """Return fresh forward arguments of the captured kind, on a device."""
         if self._inputs is None:
-            self._inputs = [drawing.moved(tensor, device) for tensor in self._load("inputs.pt")]
+            self._inputs = [drawing.moved(tensor, device) for tensor in self._kept_inputs()]
         args, kwargs = values.rebuild(self.manifest["structure"], [drawing.drawn(tensor) for tensor in self._inputs])
         return tuple(drawing.at(device, each) for each in args), {k: drawing.at(device, v) for k, v in kwargs.items()}
 
@@ -68,9 +68,9 @@ class Captured:
         reader = types.SimpleNamespace(**vars(pickle))
         reader.Unpickler = _unpickler(self.manifest, module)
         try:
-            args, kwargs = self._load("init.pt", weights_only=False, pickle_module=reader)
-        except TaskProblem:
-            raise
+            args, kwargs = torch.load(
+                self._folder / "init.pt", map_location="cpu", weights_only=False, pickle_module=reader
+            )
         except Exception as error:  # the developer's classes may raise anything while they are read
             raise TaskProblem(
                 f"The captured constructor arguments cannot be read: {summary(error)}",
@@ -115,7 +115,7 @@ class Captured:
         """
         own, told = state(module), self.manifest["state"]
         self._check_names(own)
-        kept = self._load("state.pt") if told["copied"] else {}
+        kept = self._kept_state() if told["copied"] else {}
         with torch.no_grad():
             for name, tensor in own.items():
                 if list(tensor.shape) != told["tensors"][name]["shape"]:
@@ -153,15 +153,36 @@ class Captured:
                 if part is not None and shared is not None and old is not None and old.shape == shared.shape:
                     part._parameters[last] = shared
 
-    def _load(self, name: str, weights_only: bool = True, **options: Any) -> Any:
+    # --- Files ------------------------------------------------------------------------------------------------------
+
+    def _kept_inputs(self) -> List[torch.Tensor]:
+        kept = self._load("inputs.pt")
+        if not isinstance(kept, list) or not _are_tensors(kept) or len(kept) != len(self.manifest["inputs"]):
+            raise self._unreadable("inputs.pt", "it does not hold the tensors that its manifest tells of")
+        return kept
+
+    def _kept_state(self) -> Dict[str, torch.Tensor]:
+        kept = self._load("state.pt")
+        if not isinstance(kept, dict) or not _are_tensors(list(kept.values())):
+            raise self._unreadable("state.pt", "it does not hold the tensors of a state")
+        return kept
+
+    def _load(self, name: str) -> Any:
         try:
-            return torch.load(self._folder / name, map_location="cpu", weights_only=weights_only, **options)
-        except OSError as error:
-            raise TaskProblem(f"The capture cannot be read: {summary(error)}", str(self._folder), _AGAIN) from error
+            return torch.load(self._folder / name, map_location="cpu", weights_only=True)
+        except Exception as error:  # torch raises several kinds for what it does not read
+            raise self._unreadable(name, summary(error)) from error
+
+    def _unreadable(self, name: str, why: str) -> TaskProblem:
+        return TaskProblem(f"{name} of the capture cannot be read: {why}", str(self._folder), _AGAIN)
 
 
 _AGAIN = "Capture it again with: warpsmith hotspots"
 _ABSENT = object()
+
+
+def _are_tensors(kept: List[Any]) -> bool:
+    return all(isinstance(each, torch.Tensor) for each in kept)
 
 
 def _part(module: nn.Module, path: str) -> Optional[nn.Module]:

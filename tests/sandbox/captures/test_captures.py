@@ -211,6 +211,47 @@ class TestWhatCannotBe:
         with pytest.raises(UsageError, match="no longer where it was"):
             resolve_capture(tmp_path)
 
+    @pytest.mark.parametrize(
+        "changed",
+        [
+            {"dynamic": 3},
+            {"dynamic": [{"dims": ["x.0"], "low": "1", "high": 2}]},
+            {"file": 5},
+            {"training": "no"},
+            {"grad_mode": "bananas"},
+            {"autocast": "int4"},
+            {"state": {}},
+        ],
+    )
+    def test_a_manifest_that_was_edited_wrongly(self, project: Path, tmp_path: Path, changed: dict[str, Any]) -> None:
+        whole = {**manifest_of(project, "Block"), **changed}
+        lacking = {key: value for key, value in manifest_of(project, "Block").items() if key not in changed}
+        for manifest in (whole, lacking):
+            (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+            with pytest.raises(UsageError, match=f'damaged: .*"{next(iter(changed))}"') as caught:
+                resolve_capture(tmp_path)
+            assert "Capture it again" in caught.value.next_step
+
+    @pytest.mark.parametrize("text", ['{"schema": "warpsmith.capture/1"}', "[1, 2]", "{"])
+    def test_a_manifest_that_is_none(self, tmp_path: Path, text: str) -> None:
+        (tmp_path / "manifest.json").write_text(text)
+        with pytest.raises(UsageError, match=r"manifest|another version") as caught:
+            resolve_capture(tmp_path)
+        assert "Capture it again" in caught.value.next_step
+
+    @pytest.mark.parametrize("name", ["inputs.pt", "state.pt"])
+    def test_tensors_that_cannot_be_read(self, project: Path, tmp_path: Path, name: str) -> None:
+        folder = tmp_path / "Block"
+        shutil.copytree(project / "captures" / "Block", folder)
+        whole = (folder / name).read_bytes()
+        for damaged in (b"", whole[: len(whole) // 2], bytes(range(256)), b"no tensors"):
+            (folder / name).write_bytes(damaged)
+            task = load.load_task(resolve_capture(folder).to_json())
+            use = task.inputs if name == "inputs.pt" else task.reference
+            with pytest.raises(TaskProblem, match=f"{name} of the capture cannot be read") as caught:
+                use()
+            assert "Capture it again" in caught.value.next_step
+
     def test_a_folder_without_a_capture(self, tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="no capture in this folder"):
             resolve_capture(tmp_path)
