@@ -17,13 +17,14 @@ from agent import events as ev
 from agent.landing.again import original_of, prepare_again, restored, task_of, with_ends_of
 from agent.landing.change import FileChange
 from agent.landing.commit import Commit, Place, find_place
+from agent.landing.confined import expect_confined, record_of, recorded_hashes
 from agent.landing.deed import Journal, carry_out, conclude
 from agent.landing.folder import read_record
 from agent.landing.index import lines_for, noted
 from agent.landing.kept import ENVIRONMENT, Kept, text_sha256
 from agent.landing.message import undo_message
 from agent.landing.repository import GitFailed, Repository
-from agent.landing.standing import is_as_landed, record_of, standing
+from agent.landing.standing import is_as_landed, standing
 from agent.landing.taking_back import take_back
 from agent.landing.write import read
 from agent.session import SESSION_FILE, create_session, open_session
@@ -103,8 +104,9 @@ def session_to_retune(project: Path, kept: Kept, settings: Settings, python: Pat
     """Make a session on the original of a landing, which lands in its place, and return the session's folder.
 
     Raises:
-        UsageError: The class was edited since it landed, or files of it are gone.
+        UsageError: The class was edited since it landed, or files of it are gone, or lie where none does.
     """
+    expect_confined(project, kept)
     now = standing(project, kept)
     if now.state != "fresh":
         what = f"{kept.name} cannot be tuned again as it is: {'; '.join(now.reasons)}."
@@ -137,8 +139,9 @@ def undo_landing(
 
     Raises:
         LandingRefused: Files were edited since, or the tree cannot be written.
-        UsageError: The session is open in another Warpsmith; or files of the landing are gone.
+        UsageError: The session is open in another Warpsmith; or files of the landing are gone, or lie where none does.
     """
+    expect_confined(project, kept)
     recorded = _recorded(project, kept, settings)
     if recorded is not None and not commit:
         return _undo_in_session(*recorded, partly=partly)
@@ -185,7 +188,7 @@ def _changes_of(project: Path, kept: Kept) -> list[FileChange]:
     path, record = project / kept.file, record_of(project, kept)
     held = read(record)
     changes = [_new(record, text_sha256(held) == kept.record_sha256)] if held is not None else []
-    for name, sha256 in read_record(held).get("files", {}).items():
+    for name, sha256 in (recorded_hashes(read_record(held)) or {}).items():
         each = path.parent / name
         content = read(each)
         if content is not None and each != path:

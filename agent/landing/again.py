@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from agent.landing.confined import expect_confined, record_of, recorded_sources, task_paths
 from agent.landing.folder import ORIGINAL, read_original, read_record
 from agent.landing.kept import Kept
 from agent.landing.source import remove_guard
-from agent.landing.standing import record_of
 from agent.landing.write import read
 from sandbox.errors import UsageError
 from sandbox.target import SKIPPED_FOLDERS, locate
@@ -60,13 +58,16 @@ def prepare_again(project: Path, kept: Kept, python: Path, device: str, folder: 
 
 
 def task_of(project: Path, kept: Kept, python: Path, device: str) -> TaskSpec:
-    """Return a landing's task as it was when it was landed, its file being what lies there now."""
+    """Return a landing's task as it was when it was landed, its file being what lies there now.
+
+    Raises:
+        UsageError: It names files outside the project, or what makes it is not there any more.
+    """
+    expect_confined(project, kept)
     path = project / kept.file
     root, module_name = locate(path)
-    told: dict[str, Any] = dict(kept.task)
-    for key in ("capture", "inputs"):
-        if key in told and (key == "capture" or told[key].endswith((".pt", ".pth"))):
-            told[key] = str(_there(project, str(told[key])))
+    told = {key: value for key, value in kept.task.items() if key != "lands_at"}
+    told |= {key: str(_there(project, name)) for key, name in task_paths(kept).items()}
     data = {"kind": kept.kind, "class_name": kept.class_name, "module_name": module_name, "device": device}
     return TaskSpec.from_json({**told, **data, "path": path, "root": root, "python": python})
 
@@ -113,9 +114,8 @@ def with_ends_of(text: bytes, other: bytes) -> bytes:
 def _kernels(project: Path, kept: Kept) -> dict[str, bytes]:
     """Return the kernel files of a landing, by their path in a workspace."""
     folder = record_of(project, kept).parent
-    recipe: Mapping[str, Any] = read_record(read(record_of(project, kept))).get("recipe", {})
-    names = [name for name in (*recipe.get("files", {}), *recipe.get("headers", [])) if not name.startswith("_landed")]
-    return {f"kernels/{name}": _present(folder / name) for name in names}
+    names = recorded_sources(read_record(read(record_of(project, kept))))
+    return {f"kernels/{name}": _present(folder / name) for name in names if not name.startswith("_landed")}
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -16,7 +16,7 @@ from agent.landing.folder import ORIGINAL, RECORD, read_original
 from agent.landing.source import find_class
 from agent.landing.write import read
 from sandbox.errors import LandingRefused
-from sandbox.task import TaskSpec
+from sandbox.task import DynamicSize, TaskSpec
 from sandbox.verdict import Verdict
 
 ENVIRONMENT = ("torch", "cuda", "driver", "device", "sm", "cpu")
@@ -74,14 +74,50 @@ class Kept:
 
     @classmethod
     def from_json(cls, name: str, data: Mapping[str, Any]) -> Kept:
-        """Rebuild a record; unknown keys are ignored. Raises ``KeyError`` with the names of those that are missing."""
+        """Rebuild a record; unknown keys are ignored.
+
+        Raises:
+            KeyError: Keys are missing; it names them.
+            TypeError, ValueError: A value is none of its key; it names the key.
+        """
+        if not isinstance(data, Mapping):
+            raise TypeError(f"it is {data!r}, not a table")
         known = {each.name: data[each.name] for each in fields(cls) if each.name in data}
+        _expect_types(known)
         ratios = {key: (value[0], value[1], value[2]) for key, value in dict(data.get("speedup", {})).items()}
         whole = {"environment": {}, "task": {}, **known, "speedup": ratios}
         missing = [each.name for each in fields(cls) if each.default is MISSING and each.name not in ("name", *whole)]
         if missing:
             raise KeyError(", ".join(missing))
         return cls(name=name, **whole)
+
+
+def _expect_types(known: Mapping[str, Any]) -> None:
+    """Refuse values that no landing has. Raises ``TypeError`` or ``ValueError``, which name the key."""
+    for key, value in known.items():
+        wanted = {"reward": int, "speedup": dict, "environment": dict, "task": dict}.get(key, str)
+        _expect_type(key, value, wanted)
+    if known.get("kind", "module") not in ("module", "kernelbench"):
+        raise ValueError(f"kind is {known['kind']!r}, not 'module' or 'kernelbench'")
+    for key, value in known.get("environment", {}).items():
+        _expect_type(f"environment.{key}", value, str)
+    for key, value in known.get("speedup", {}).items():
+        numbers = isinstance(value, list | tuple) and [type(each) in (int, float) for each in value]
+        if numbers != [True, True, True]:
+            raise TypeError(f"speedup.{key} is {value!r}, not three numbers")
+    plain = TaskSpec("module", Path(), "", "", Path(), Path()).to_json()
+    for key, value in known.get("task", {}).items():
+        if key == "dynamic":
+            _expect_type("task.dynamic", value, list)
+            tuple(DynamicSize.from_json(each) for each in value)
+        elif key in plain:
+            _expect_type(f"task.{key}", value, type(plain[key]))
+
+
+def _expect_type(key: str, value: object, wanted: type) -> None:
+    if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
+        name = {str: "text", int: "a whole number", dict: "a table", list: "a list", bool: "true or false"}[wanted]
+        raise TypeError(f"{key} is {value!r}, not {name}")
 
 
 def kept_of(spec: TaskSpec, changes: Sequence[FileChange], verdict: Verdict, project: Path, session: str = "") -> Kept:

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from agent.landing.folder import RECORD, read_record
+from agent.landing.confined import escape_of, record_of, recorded_hashes
+from agent.landing.folder import read_record
 from agent.landing.kept import Kept, class_sha256, text_sha256
 from agent.landing.write import read
 from sandbox.errors import LandingRefused
 
-State = Literal["fresh", "edited", "stale", "missing"]
+State = Literal["fresh", "edited", "stale", "missing", "broken"]
 _CHANGES = {
     "torch": "torch is",
     "cuda": "CUDA is",
@@ -28,8 +29,9 @@ _CHANGES = {
 class Standing:
     """A landing and its state now, with the reasons for it.
 
-    ``missing``: files of it are gone. ``stale``: it was judged with another torch, CUDA, driver or device, or the class was
-    edited since. ``edited``: files of it were edited, the class was not. ``fresh``: all is as it landed.
+    ``broken``: it names files where no landing lies, and nothing of it was looked at. ``missing``: files of it are gone.
+    ``stale``: it was judged with another torch, CUDA, driver or device, or the class was edited since. ``edited``: files of
+    it were edited, the class was not. ``fresh``: all is as it landed.
     """
 
     kept: Kept
@@ -39,6 +41,9 @@ class Standing:
 
 def standing(project: Path, kept: Kept, present: Mapping[str, str] | None = None) -> Standing:
     """Look at a landing's files, and compare what it was judged with to what there is now, if that is given."""
+    escape = escape_of(project, kept)
+    if escape:
+        return Standing(kept, "broken", (escape,))
     module = _content(project / kept.file)
     record = read_record(_content(record_of(project, kept)))
     gone, edited = _files(project, kept, record)
@@ -56,12 +61,6 @@ def standing(project: Path, kept: Kept, present: Mapping[str, str] | None = None
     return Standing(kept, "edited" if edited else "fresh", tuple(edited))
 
 
-def record_of(project: Path, kept: Kept) -> Path:
-    """Return where a landing's record lies."""
-    folder = project / kept.folder
-    return (folder / "kernels" if kept.kind == "kernelbench" else folder) / RECORD
-
-
 def is_as_landed(data: bytes, sha256: str) -> bool:
     """Whether a file has the content of a hash, or had it with other line ends: a clone may have changed those."""
     unix = data.replace(b"\r\n", b"\n")
@@ -70,8 +69,8 @@ def is_as_landed(data: bytes, sha256: str) -> bool:
 
 def _files(project: Path, kept: Kept, record: Mapping[str, object]) -> tuple[list[str], list[str]]:
     """Return which files of the folder are gone, and what was edited there."""
-    hashes = record.get("files")
-    if not isinstance(hashes, Mapping):
+    hashes = recorded_hashes(record)
+    if hashes is None:
         place = record_of(project, kept)
         name = place.relative_to(project).as_posix()
         return ([name], []) if not place.exists() else ([], [f"{name} was edited"])
@@ -84,7 +83,7 @@ def _files(project: Path, kept: Kept, record: Mapping[str, object]) -> tuple[lis
         data = _content(path)
         if data is None:
             gone.append(path.relative_to(project).as_posix())
-        elif not is_as_landed(data, str(sha256)):
+        elif not is_as_landed(data, sha256):
             edited.append(f"{path.relative_to(project).as_posix()} was edited")
     return gone, edited
 

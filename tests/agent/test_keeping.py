@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from agent.keeping import session_to_retune
 from agent.landing import land
-from agent.landing.index import lines_for, noted
-from agent.landing.kept import kept_of
+from agent.landing.index import lines_for, noted, read_index
+from agent.landing.kept import kept_of, text_sha256
 from agent.session import open_session
 from agent.settings import Settings
 from app.cli import main
+from sandbox.errors import UsageError
 from sandbox.task import TaskSpec
 from tests.agent.landing.example import CANDIDATE, ORIGINAL, make_project, planned, verdict
 from tests.agent.landing.repositories import git, picture
@@ -21,6 +26,7 @@ from tests.agent.landing.worlds import CALM
 from tests.agent.support import UNCOMPILED
 
 NAME = "shop/blocks.py:Block"
+INDEX = ".warpsmith/landed.toml"
 
 
 @pytest.fixture
@@ -77,7 +83,7 @@ def test_a_landing_is_listed_with_what_became_of_it(project: Path, capsys: pytes
 
 
 def test_a_landing_grows_stale_with_torch(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    index = project / ".warpsmith/landed.toml"
+    index = project / INDEX
     index.write_text(f'{index.read_text()}"{NAME}".environment.torch = "1.0"\n')
     ((state, (reason,)),) = states(capsys, project)
     assert state == "stale"
@@ -127,6 +133,60 @@ def test_an_undo_over_edits_says_which_and_takes_back_the_rest(
     assert [path.name for path in note.parent.iterdir()] == ["mine.txt"]
 
 
+def _redirected(root: Path, way: str) -> None:
+    """Have the files of a clone name files outside its project, as somebody could who wants them gone."""
+    index, folder, record = root / INDEX, root / "shop/blocks_kernels", root / "shop/blocks_kernels/_landed.py"
+    outside = root.parent / "outside"
+    shutil.copytree(root / "shop", outside)
+    keepsake = hashlib.sha256((outside / "parts.py").read_bytes()).hexdigest()
+    if way in ("../outside", str(outside)):
+        index.write_text(
+            index.read_text().replace('"shop/blocks', f'"{way}/blocks').replace(f'"{way}/blocks.py:', f'"{NAME[:-5]}')
+        )
+    elif way == "folder":
+        index.write_text(index.read_text().replace('"shop/blocks_kernels"', '"shop"'))
+    elif way == "capture":
+        index.write_text(index.read_text() + f'"{NAME}".task.capture = "../outside"\n')
+    elif way == "link":
+        shutil.rmtree(folder)
+        folder.symlink_to(outside / "blocks_kernels")
+    else:
+        (folder / "deep").symlink_to(outside)
+        record.write_text(record.read_text().replace("'files': {", f"'files': {{{way!r}: {keepsake!r},\n ", 1))
+        sha256 = text_sha256(record.read_bytes())
+        index.write_text(re.sub('record_sha256 = ".*"', f'record_sha256 = "{sha256}"', index.read_text()))
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        "../outside",
+        "absolute",
+        "folder",
+        "capture",
+        "link",
+        "../../outside/parts.py",
+        "blocks_kernels/deep/parts.py",
+        "parts.py",
+    ],
+)
+def test_what_a_clone_names_elsewhere_is_not_touched(
+    project: Path, capsys: pytest.CaptureFixture[str], way: str
+) -> None:
+    _redirected(project, str(project.parent / "outside") if way == "absolute" else way)
+    before = picture(project.parent)
+    ((state, (reason,)),) = states(capsys, project)
+    assert (state, bool(reason)) == ("broken", True)
+    for arguments in (["undo", "Block"], ["undo", "Block", "--partly"], ["check", "Block"]):
+        code, out, err = landed(capsys, project, *arguments)
+        assert (code, out) == (2, ""), err
+        assert f"The landing {NAME} is not touched: {reason}." in err
+    settings = Settings(home=project.parent / "home", cache=project.parent / "cache", device="cpu")
+    with pytest.raises(UsageError, match="is not touched"):
+        session_to_retune(project, read_index(project)[NAME], settings, Path("/usr/bin/python3"), "cpu")
+    assert picture(project.parent) == before
+
+
 def test_what_landed_and_is_wrong_now_fails(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It is judged as it lies there, against the original that was kept, and nothing in the project changes."""
     kernel = project / "shop/blocks_kernels/fused_block.cpp"
@@ -141,9 +201,6 @@ def test_what_landed_and_is_wrong_now_fails(project: Path, capsys: pytest.Captur
 
 
 def test_a_session_to_retune_begins_with_the_original_and_lands_in_its_place(project: Path, tmp_path: Path) -> None:
-    from agent.keeping import session_to_retune
-    from agent.landing.index import read_index
-
     settings = Settings(home=tmp_path / "home", cache=tmp_path / "cache", device="cpu")
     entry = read_index(project)[NAME]
     task = open_session(session_to_retune(project, entry, settings, Path("/usr/bin/python3"), "cpu")).task

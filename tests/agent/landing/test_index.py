@@ -144,11 +144,20 @@ def test_git_merges_what_two_branches_landed(tmp_path: Path) -> None:
 
 def test_an_index_that_cannot_be_read_says_where_and_what_next(tmp_path: Path) -> None:
     note(tmp_path, kept())
-    whole = (tmp_path / INDEX).read_text()
+    whole, key = (tmp_path / INDEX).read_text(), '"pkg/blocks.py:Block"'
+    whole = "\n".join(line for line in whole.split("\n") if ".session" not in line)
     for spoiled, said in (
         (f"{whole}<<<<<<< ours\n", "does not parse"),
         (whole.replace(".kind", ".kindred"), "kind"),
         ("a = 1\n", "nothing usable of a"),
+        (f"{whole}{key}.session = 5\n", r"pkg/blocks.py:Block \(session is 5, not text"),
+        (whole.replace('.file = "pkg/blocks.py"', ".file = 3"), "file is 3, not text"),
+        (whole.replace(".reward = 2", ".reward = true"), "reward is True, not a whole number"),
+        (whole.replace('"module"', '"modul"'), "kind is 'modul'"),
+        (whole.replace("[1.5, 1.4, 1.6]", "4"), "speedup.eager is 4, not three numbers"),
+        (whole.replace('.environment.torch = "2.13.0"', ".environment.torch = 2.13"), "environment.torch is 2.13"),
+        (whole.replace('.task.init = "8"', ".task.init = 8"), "task.init is 8, not text"),
+        (whole.replace('.task.init = "8"', ".task.dynamic = [1]"), "nothing usable"),
     ):
         (tmp_path / INDEX).write_text(spoiled)
         with pytest.raises(UsageError, match=said) as caught:
