@@ -40,6 +40,10 @@ _ALIGNMENT = 16
 """Bytes; allocators give far more, and only a view of another tensor begins elsewhere."""
 
 
+_NO_GRAPH_TASK = -1
+_graph_task: Callable[[], int] = getattr(torch._C, "_current_graph_task_id", lambda: _NO_GRAPH_TASK)
+
+
 class Refused(RuntimeError):
     """An argument does not fit its parameter, or the launcher itself said with its return code that it does not run this."""
 
@@ -148,17 +152,19 @@ def _pointer_lines(index: int, name: str, param: Dict[str, Any], has_stream: boo
     fits = f"_type({name}) in _plain and {name}.dtype is _{param['dtype']} and {name}.{place}{contiguous}"
     lines = [
         f"    if {name} is None: _p{index} = 0",
-        f"    elif {fits}:",
+        "    else:",
+        f"        if not ({fits}): {name} = _refuse.tensor({index}, {name})",
         f"        _p{index} = {name}.data_ptr()",
     ]
     if not param.get("strided"):
-        lines.append(f"        if _p{index} % {_ALIGNMENT}: _refuse.place_in_memory({index})")
+        moved = f"{name} = _refuse.place_in_memory({index}, {name}); _p{index} = {name}.data_ptr()"
+        lines.append(f"        if _p{index} % {_ALIGNMENT}: {moved}")
     if has_stream:
         lines += [
             f"        if _device is None: _device = {name}.get_device()",
             f"        elif _device != {name}.get_device(): _refuse.device({index}, {name}, _device)",
         ]
-    return [*lines, f"    else: _refuse.tensor({index}, {name})"]
+    return lines
 
 
 def _scalar_lines(index: int, name: str, dtype: str) -> List[str]:
@@ -195,7 +201,8 @@ class _Refusal:
         self.params = function["params"]
         self.place = "cuda" if function["has_stream"] else "cpu"
 
-    def tensor(self, index: int, value: Any) -> NoReturn:
+    def tensor(self, index: int, value: Any) -> torch.Tensor:
+        """Return a contiguous copy of a gradient that arrives in another layout, which the launcher cannot choose."""
         param = self.params[index]
         what = f"{self.function}: {param['name']}"
         if not isinstance(value, torch.Tensor):
@@ -206,17 +213,26 @@ class _Refusal:
             raise Refused(f"{what} must be torch.{param['dtype']}, not {value.dtype}.")
         if value.device.type != self.place:
             raise Refused(f"{what} must be on {self.place}, not on {value.device}.")
+        if self._is_gradient(param):
+            return value.contiguous()
         raise Refused(
             f"{what} must be contiguous; its shape is {tuple(value.shape)}, its strides are {value.stride()}. Pass a contiguous "
             f"tensor, or give the launcher int64_t parameters {param['name']}_stride0, ... and pass the strides."
         )
 
-    def place_in_memory(self, index: int) -> NoReturn:
+    def place_in_memory(self, index: int, value: torch.Tensor) -> torch.Tensor:
+        """Return a copy of a gradient that begins elsewhere; see ``tensor``."""
+        if self._is_gradient(self.params[index]):
+            return value.clone()
         name = self.params[index]["name"]
         raise Refused(
             f"{self.function}: {name} must begin at a multiple of {_ALIGNMENT} bytes; as a view it begins elsewhere. Pass the "
             f"whole tensor and an offset, or give the launcher int64_t parameters {name}_stride0, ... and pass the strides."
         )
+
+    def _is_gradient(self, param: Dict[str, Any]) -> bool:
+        """Tell whether autograd calls, and the parameter is only read: what it hands on comes in any layout."""
+        return param["kind"] == "input" and _graph_task() != _NO_GRAPH_TASK
 
     def device(self, index: int, value: torch.Tensor, expected: int) -> NoReturn:
         raise Refused(

@@ -32,6 +32,10 @@ def test_gradients_are_the_kernels_own(landed: Path) -> None:
     x.grad = None
     m(x).sum().backward()
     torch.testing.assert_close(x.grad, 2 * x * m.weight)
+    x.grad = None
+    ways = torch.randn_like(x).t().contiguous()
+    (m(x).t() * ways).sum().backward()
+    torch.testing.assert_close(x.grad, 2 * x * m.weight * ways.t())
     m.weight.requires_grad_()
     counted = gains_kernels.counts()
     assert counted["original"] == 0 and counted["launches"] > counted["fused"] > 0, counted

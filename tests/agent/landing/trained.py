@@ -40,7 +40,6 @@ class Fused(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad):
         x, weight = ctx.saved_tensors
-        grad = grad.contiguous()
         dx, dweight = torch.empty_like(x), torch.zeros_like(weight)
         gain_backward(x, weight, grad, dx, dweight, x.numel(), weight.numel())
         return dx, dweight
