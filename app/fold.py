@@ -12,6 +12,7 @@ from app.blocks import Call, Notice, Said, Step, Steps, Words
 from app.endings import ending
 from app.state import Decision, Judged, Landing, Part, Problem, SessionState
 from sandbox.hotspots.folder import recording_of
+from sandbox.progress import LOADED
 from sandbox.task import TaskSpec
 from sandbox.verdict import Verdict
 
@@ -143,15 +144,16 @@ def _called(state: SessionState, unknown: Call) -> Call:
 
 
 def _stage(state: SessionState, event: events.StageEvent, time: float) -> None:
-    state.step = Step(event.part, event.text, time, event.partial)
+    step = Step(event.part, event.text, time, event.partial)
+    state.step = None if event.text == LOADED else step
     state.moved(Part.STATUS)
     index = _judging(state)
     if index is None:
-        state.add(Steps(time, [state.step]))
+        state.add(Steps(time, [step]))
         return
     block = state.blocks[index]
     assert isinstance(block, Call | Steps)
-    block.steps.append(state.step)
+    block.steps.append(step)
     state.touch(index)
 
 

@@ -27,7 +27,7 @@ from sandbox.looking.study import Study
 from sandbox.machine.scratch import scratch_folder
 from sandbox.original import OperatorTime, OriginalProfile
 from sandbox.processes import Cancelled, ProcessLost
-from sandbox.progress import Progress, Stage, silent
+from sandbox.progress import LOADED, Progress, Stage, silent
 from sandbox.snapshot import digest, read_candidate, write_snapshot
 from sandbox.task import TaskSpec
 from sandbox.timing.timekeeper import Timekeeper
@@ -111,6 +111,7 @@ class Judge:
             self.close()
             raise
         self._describe(self._crew)
+        self._progress(Stage("task", LOADED))
 
     def original(self, progress: Progress | None = None) -> OriginalProfile:
         """Profile the reference: operators, every baseline, the plain copy, and what its output depends on.

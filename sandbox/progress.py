@@ -20,6 +20,9 @@ class Stage:
     partial: dict[str, Any] = field(default_factory=dict)
 
 
+LOADED = "loaded"
+"""Text of the stage with which a task is there: nothing is being done any more."""
+
 Progress = Callable[[Stage], None]
 
 

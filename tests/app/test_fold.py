@@ -7,6 +7,7 @@ from agent import events
 from app.blocks import Call, Notice, Said, Steps, Words
 from app.fold import fold
 from app.state import Part, SessionState
+from sandbox.progress import LOADED
 from tests.app import sessions
 
 
@@ -188,3 +189,14 @@ def test_the_best_is_the_last_verdict_of_the_fastest_also_after_the_end(story: P
     again = replace(state.attempts[3], number=5)
     state.attempts.append(again)
     assert state.best() is again
+
+
+def test_a_task_that_is_there_waits_for_the_developer_and_for_nothing_else() -> None:
+    state = SessionState()
+    fold(state, events.StageEvent(part="task", text="loading net:ScaleNorm"), n=1, time=1.0)
+    assert state.step is not None
+    fold(state, events.StageEvent(part="task", text=LOADED), n=2, time=2.0)
+    assert state.step is None
+    [steps] = state.blocks
+    assert isinstance(steps, Steps)
+    assert [step.text for step in steps.steps] == ["loading net:ScaleNorm", LOADED]
