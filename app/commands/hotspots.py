@@ -1,7 +1,7 @@
 """Run your own script for a while and rank its modules by their share of time.
 
 COMMAND is one text ("python train.py"), or words after -- . It runs here, as it would without Warpsmith, and is ended when
-it was watched for long enough. What it prints goes to stderr. Exit code 0: there is a ranking.
+it was watched for long enough. What it prints goes to stderr, and its stdin is empty. Exit code 0: there is a ranking.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import math
 import os
 import shutil
 import sys
@@ -21,11 +22,13 @@ from app.commands.options import add_machine_options, add_model_options, setting
 from sandbox.errors import ExitCode, UsageError
 from sandbox.hotspots.command import parse_command
 from sandbox.hotspots.compare import compare
+from sandbox.hotspots.folder import remove_recording
 from sandbox.hotspots.gain import Measuring, measure_gains
 from sandbox.hotspots.ranking import Ranking, keep_gains, keep_run, read_ranking
 from sandbox.hotspots.recording import read_recording
 from sandbox.hotspots.refusal import in_words, require_modules
 from sandbox.hotspots.run import Limits, RunEnd, watch
+from sandbox.target import find_interpreter
 
 CAPTURE_BYTES = 256 * 1024 * 1024
 MEASURING_SECONDS = 180.0
@@ -72,7 +75,10 @@ def main(options: argparse.Namespace) -> ExitCode:
         from app.ide import require_terminal
 
         require_terminal()
+    _require_sound(options)
     settings = settings_from(options)
+    if settings.python:
+        settings = dataclasses.replace(settings, python=str(find_interpreter(settings.python)))
     if options.compare:
         return _compare(options.compare.resolve(), settings, as_json=options.json)
     ranking = read_ranking(options.show.resolve()) if options.show else _record(options, settings)
@@ -101,6 +107,26 @@ def as_text(ranking: Ranking) -> str:
     return "\n".join([*run_lines(ranking.recording, ranking.pace), "", tables])
 
 
+def _require_sound(options: argparse.Namespace) -> None:
+    """Raise UsageError for numbers that mean nothing, and for options that exclude each other."""
+    if not (math.isfinite(options.seconds) and options.seconds >= 0):
+        raise UsageError(
+            "This is no time to watch.", where=f"--seconds {options.seconds:g}", next_step="Say --seconds 60."
+        )
+    for name in ("steps", "measure"):
+        if (given := getattr(options, name)) is not None and given < 0:
+            raise UsageError(
+                "This must be 0 or more.", where=f"--{name} {given}", next_step=f"Say --{name} 3, or leave it out."
+            )
+    for name in ("compare", "show"):
+        if getattr(options, name) and (options.words or options.save or (options.compare and options.show)):
+            raise UsageError(
+                f"--{name} takes a recording that was kept, and neither a command nor another folder.",
+                where=f"--{name} {getattr(options, name)}",
+                next_step=f"Leave out the rest: warpsmith hotspots --{name} FOLDER",
+            )
+
+
 def _record(options: argparse.Namespace, settings: Settings) -> Ranking:
     """Run the command and rank what it recorded."""
     folder = _own_folder(options.save) if options.save else None
@@ -113,12 +139,23 @@ def _compare(folder: Path, settings: Settings, *, as_json: bool) -> ExitCode:
     from app.hotspots_report import comparison_lines
 
     before = read_ranking(folder)
-    os.chdir(before.run.directory)
+    _enter(before.run.directory)
     settings = dataclasses.replace(settings, python=settings.python or before.run.python)
     now = _run(before.run.words, settings, Limits(before.run.seconds, before.run.steps), None)
     comparison = compare(before, now)
     print(json.dumps(comparison.to_json()) if as_json else "\n".join(comparison_lines(comparison)))
     return ExitCode.OK
+
+
+def _enter(directory: str) -> None:
+    try:
+        os.chdir(directory)
+    except OSError as error:
+        raise UsageError(
+            f"The folder in which this was recorded cannot be entered: {error.strerror}.",
+            where=directory,
+            next_step="Put it back, or record again where the project is now.",
+        ) from error
 
 
 def _run(words: Sequence[str], settings: Settings, limits: Limits, save: Path | None) -> Ranking:
@@ -134,6 +171,8 @@ def _run(words: Sequence[str], settings: Settings, limits: Limits, save: Path | 
     except BaseException:  # also where the developer has had enough: half a recording is none
         if save is None:
             shutil.rmtree(folder, ignore_errors=True)
+        else:
+            remove_recording(folder)
         raise
     narrate(f"the recording is in {folder}")
     return read_ranking(folder)
@@ -145,9 +184,14 @@ def _tell_end(end: RunEnd) -> None:
 
 
 def _own_folder(save: Path) -> Path:
-    if save.exists() and (not save.is_dir() or any(save.iterdir())):
-        raise UsageError("This folder is not empty.", where=str(save), next_step="Name a new one.")
-    save.mkdir(parents=True, exist_ok=True)
+    try:
+        if save.exists() and (not save.is_dir() or any(save.iterdir())):
+            raise UsageError("This is no empty folder.", where=str(save), next_step="Name a new one.")
+        save.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"This folder cannot be made: {error.strerror}.", where=str(save), next_step="Name another one."
+        ) from error
     return save.resolve()
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sandbox.errors import UsageError
+from sandbox.target import find_interpreter
 
 RECORDER = Path(__file__).resolve().parent.parent / "harness" / "recorder"
 RECORD_VARIABLE = "WARPSMITH_RECORD"
@@ -42,11 +43,14 @@ def parse_command(words: Sequence[str], *, python: str = "") -> Command:
 
     Args:
         words: What stands on the command line after ``hotspots``.
-        python: An interpreter or virtual environment whose programs come first, as when it is activated.
+        python: An interpreter or virtual environment whose programs come first, as when it is activated; it is also what
+            ``python`` and ``python3`` mean.
 
     Raises:
         UsageError: There is no command, it needs a shell, or there is no such program.
+        EnvironmentFault: There is no such interpreter.
     """
+    interpreter = find_interpreter(python) if python else None
     parts = _split(words[0]) if len(words) == 1 else list(words)
     variables: dict[str, str] = {}
     while parts and _ASSIGNMENT.match(parts[0]):
@@ -62,9 +66,12 @@ def parse_command(words: Sequence[str], *, python: str = "") -> Command:
             where=words[0],
             next_step=f"Write: warpsmith hotspots -- bash -c {shlex.quote(words[0])}",
         )
-    search = os.pathsep.join(filter(None, (_programs_of(python), variables.get("PATH") or os.environ.get("PATH", ""))))
+    first = str(interpreter.parent) if interpreter else ""
+    search = os.pathsep.join(filter(None, (first, variables.get("PATH") or os.environ.get("PATH", ""))))
     text = words[0] if len(words) == 1 else shlex.join(words)
-    return Command((_program(parts[0], search), *parts[1:]), variables, search, text)
+    own = interpreter is not None and parts[0] in ("python", "python3")
+    program = str(interpreter) if own else _program(parts[0], search)
+    return Command((program, *parts[1:]), variables, search, text)
 
 
 def environment_of(command: Command, folder: Path, capture_bytes: int) -> dict[str, str]:
@@ -87,13 +94,6 @@ def _split(text: str) -> list[str]:
         raise UsageError(
             f"The command cannot be read: {error}.", where=text, next_step="Look at its quotation marks."
         ) from error
-
-
-def _programs_of(python: str) -> str:
-    if not python:
-        return ""
-    path = Path(python).expanduser()
-    return str(path / "bin" if path.is_dir() else path.parent)
 
 
 def _program(name: str, search: str) -> str:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from sandbox.capture import resolve_capture
 from sandbox.errors import WarpsmithError
@@ -40,6 +41,12 @@ class Gain:
     copy_us: float | None = None
     unknown: str = ""
     compile_unknown: str = ""
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Gain:
+        """Rebuild it from its JSON data; unknown keys are ignored: another version wrote them."""
+        times = {key: float(data[key]) for key in ("eager_us", "compile_us", "copy_us") if data.get(key) is not None}
+        return cls(**times, **{key: str(data.get(key, "")) for key in ("unknown", "compile_unknown")})  # type: ignore[arg-type]
 
     @property
     def distance(self) -> float | None:

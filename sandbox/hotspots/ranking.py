@@ -106,8 +106,9 @@ def read_run(folder: Path) -> Run:
     """
     try:
         data = json.loads((folder / RUN_FILE).read_bytes())
-        return Run(**{**data, "words": tuple(data["words"])})
-    except (OSError, ValueError, TypeError) as error:
+        known = {each.name: data[each.name] for each in dataclasses.fields(Run)}
+        return Run(**{**known, "words": tuple(map(str, known["words"])), "directory": str(known["directory"])})
+    except (OSError, ValueError, TypeError, KeyError) as error:
         raise UsageError(
             "There is no recording in this folder.",
             where=str(folder),
@@ -119,7 +120,7 @@ def read_ranking(folder: Path) -> Ranking:
     """Rank what a folder holds.
 
     Raises:
-        UsageError: There is no recording of any module.
+        UsageError: There is no recording of any module, or it was damaged.
     """
     run, recording = read_run(folder), read_recording(folder)
     if not recording.processes:
@@ -135,4 +136,13 @@ def keep_gains(ranking: Ranking) -> None:
 
 def _kept_gains(folder: Path) -> dict[str, Gain]:
     path = folder / GAINS_FILE
-    return {key: Gain(**gain) for key, gain in json.loads(path.read_bytes()).items()} if path.is_file() else {}
+    if not path.is_file():
+        return {}
+    try:
+        return {key: Gain.from_json(gain) for key, gain in json.loads(path.read_bytes()).items()}
+    except (ValueError, TypeError, AttributeError) as error:
+        raise UsageError(
+            f"What was measured for this recording cannot be read: {error}.",
+            where=str(path),
+            next_step=f"Remove the file and measure again with: warpsmith hotspots --show {folder} --measure 3",
+        ) from error

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+from sandbox.errors import UsageError
+
+_Made = TypeVar("_Made")
 
 
 @dataclass(frozen=True)
@@ -89,12 +93,16 @@ class ClassRecord:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ClassRecord:
         """Rebuild it from its JSON data."""
-        fields: dict[str, Any] = {key: data[key] for key in _PLAIN}
+        fields: dict[str, Any] = {key: kind(data[key]) for key, kind in _PLAIN.items()}
         fields |= {key: Times.from_json(data[key]) for key in _TIMES}
         return cls(**fields, variants=tuple(CallVariant.from_json(each) for each in data["variants"]))
 
 
-_PLAIN = ("module", "name", "file", "line", "from_torch", "compiled", "calls", "instances")
+_PLAIN: dict[str, type] = {
+    **dict.fromkeys(("module", "name", "file"), str),
+    **dict.fromkeys(("line", "calls", "instances"), int),
+    **dict.fromkeys(("from_torch", "compiled"), bool),
+}
 _TIMES = ("own", "mine", "total", "backward_own", "backward_mine", "backward_total")
 
 
@@ -105,6 +113,11 @@ class Window:
     kind: str
     steps: int
     seconds: float
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Window:
+        """Rebuild it from its JSON data."""
+        return cls(str(data["kind"]), int(data["steps"]), float(data["seconds"]))
 
 
 @dataclass(frozen=True)
@@ -182,14 +195,14 @@ class ProcessRecord:
             devices=tuple(data["devices"]),
             step_kind=data["step"]["kind"],
             step_name=data["step"]["name"],
-            steps=data["step"]["count"],
-            windows=tuple(Window(**each) for each in data["windows"]),
+            steps=int(data["step"]["count"]),
+            windows=tuple(Window.from_json(each) for each in data["windows"]),
             modules=Times.from_json(data["modules_us"]),
             backward=Times.from_json(data["backward_us"]),
             outside=Times.from_json(data["outside_us"]),
-            losses=tuple(data["losses"]),
-            landings=data["landings"],
-            captures=data["captures"],
+            losses=tuple(map(float, data["losses"])),
+            landings=dict(data["landings"]),
+            captures=dict(data["captures"]),
             capture_fault=data["capture_fault"],
             classes=tuple(ClassRecord.from_json(each) for each in data["classes"]),
         )
@@ -218,19 +231,36 @@ class Recording:
 
 
 def read_recording(folder: Path) -> Recording:
-    """Read what the processes of a run have written so far."""
-    processes = [ProcessRecord.from_json(data) for data in _notes(folder, "process")]
+    """Read what the processes of a run have written so far; keys that are not known are ignored: another version wrote them.
+
+    Raises:
+        UsageError: A file was damaged: it lacks what each has, or holds something else there.
+    """
+    processes = list(_notes(folder, "process", ProcessRecord.from_json))
+    faults = _notes(folder, "fault", lambda data: str(data["fault"]))
     return Recording(
         tuple(sorted(processes, key=lambda each: (each.rank or 0, each.pid))),
-        tuple(tuple(data["python"]) for data in _notes(folder, "seen")),
-        tuple(data["torch"] for data in _notes(folder, "torch")),
-        tuple(filter(None, [*(p.fault for p in processes), *(data["fault"] for data in _notes(folder, "fault"))])),
+        tuple(_notes(folder, "seen", lambda data: tuple(map(int, data["python"])))),
+        tuple(_notes(folder, "torch", lambda data: str(data["torch"]))),
+        tuple(filter(None, [*(process.fault for process in processes), *faults])),
     )
 
 
-def _notes(folder: Path, kind: str) -> Iterator[dict[str, Any]]:
+def _notes(folder: Path, kind: str, made: Callable[[Any], _Made]) -> Iterator[_Made]:
     for path in sorted(folder.glob(f"{kind}-*.json")):
         try:
-            yield json.loads(path.read_bytes())
-        except ValueError:  # a process was killed while it signed in
-            continue
+            data = json.loads(path.read_bytes())
+        except ValueError as error:
+            if kind == "process":  # which is written whole or not at all
+                raise _damaged(path, f"it is no JSON: {error}") from error
+            continue  # a process was killed while it signed in
+        try:
+            yield made(data)
+        except KeyError as error:
+            raise _damaged(path, f"it has no {error}") from error
+        except (AttributeError, IndexError, TypeError, ValueError) as error:
+            raise _damaged(path, str(error)) from error
+
+
+def _damaged(path: Path, why: str) -> UsageError:
+    return UsageError(f"This recording was damaged: {why}.", where=str(path), next_step="Record again.")

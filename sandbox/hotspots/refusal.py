@@ -54,7 +54,11 @@ def _reason(recording: Recording, end: RunEnd, command: Command) -> WarpsmithErr
             where=command.text,
             next_step="Use an environment with a newer torch, perhaps with --python PATH.",
         )
-    return UsageError("The command imported torch and called no module.", where=command.text, next_step=_LONGER)
+    return UsageError(
+        "The command imported torch and called no module.",
+        where=command.text,
+        next_step=f"{_LONGER} Its stdin is empty: one that waits for input there ends at once.",
+    )
 
 
 _LONGER = "Name the command that trains or serves the model."

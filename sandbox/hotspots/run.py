@@ -13,11 +13,9 @@ import psutil
 
 from sandbox.errors import EnvironmentFault, ToldToEnd
 from sandbox.hotspots.command import Command, environment_of
+from sandbox.hotspots.folder import STOP
 from sandbox.hotspots.recording import Recording, read_recording
 from sandbox.processes import descendants, kill_all
-
-STOP = "stop"
-"""Name of the file in the recording's folder that asks its processes to finish; the recorder looks for it."""
 
 _LOOK_SECONDS = 0.25
 _TELL_SECONDS = 10.0

@@ -61,6 +61,31 @@ def test_a_script_without_end_is_ranked_shown_and_compared(cli: Cli) -> None:
     assert comparison["loss"]["same"]
     assert "nothing that landed was loaded" in comparison["conclusion"]
     assert not [process for process in cli.processes() if command_of(process)]
+    damaged_recordings_are_refused(cli, cli.folder / "seen")
+
+
+def damaged_recordings_are_refused(cli: Cli, folder: Path) -> None:
+    """Damage a recording in one way after the other; each is told, and what another version added is none."""
+
+    def told(*words: str, option: str = "--show") -> None:
+        refused = cli.run("hotspots", option, folder)
+        assert refused.code == 2, refused.err
+        refused.says(*words, "next:")
+
+    (process,) = folder.glob("process-*.json")
+    whole = json.loads(process.read_text())
+    newer = {**whole, "new": 1, "windows": [{**each, "new": 1} for each in whole["windows"]]}
+    process.write_text(json.dumps(newer))
+    assert cli.run("hotspots", "--show", folder).code == 0
+    (folder / "gains.json").write_text("[")
+    told("What was measured", "gains.json")
+    (folder / "gains.json").unlink()
+    run = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps({**run, "directory": str(folder / "gone")}))
+    told("cannot be entered", "gone", option="--compare")
+    for text in (json.dumps({"pid": 1}), json.dumps({**whole, "windows": [3]}), process.read_text()[:100]):
+        process.write_text(text)
+        told("damaged", process.name)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, 130)], ids=["Ctrl-C", "SIGTERM"])
@@ -68,7 +93,8 @@ def test_whoever_has_seen_enough_gets_the_ranking_and_whoever_ends_it_gets_none(
     cli: Cli, number: int, code: int
 ) -> None:
     (cli.folder / "train.py").write_text(f"import torch\n\n{BLOCKS}\n{TRAIN.replace('from net.blocks import Net', '')}")
-    watching = cli.start("hotspots", f"{sys.executable} -W ignore train.py", "--measure", "0", "--json")
+    kept = ["--save", "kept"] if code else []
+    watching = cli.start("hotspots", f"{sys.executable} -W ignore train.py", "--measure", "0", "--json", *kept)
     assert watching.stderr is not None
     said = iter(watching.stderr.readline, "")
     assert any("it is warm; recording" in line for line in said)
@@ -77,6 +103,7 @@ def test_whoever_has_seen_enough_gets_the_ranking_and_whoever_ends_it_gets_none(
     assert done.code == code, done.err
     ranked = json.loads(done.out)["hotspots"] if done.out else []
     assert ("Block" in {each["name"] for each in ranked}) == (code == 0)
+    assert not kept or list((cli.folder / "kept").iterdir()) == []
     assert not [process for process in cli.processes() if command_of(process)]
 
 
@@ -84,6 +111,19 @@ def test_what_cannot_be_ranked_is_refused(cli: Cli) -> None:
     refused = cli.run("hotspots", f"{sys.executable} -c 'raise SystemExit(3)'")
     assert refused.code == 2
     refused.says("failed after", "exit status 3", "next:")
+    (cli.folder / "file").touch()
+    for options, words in (
+        (["--save", "file/x"], ["cannot be made", "file/x"]),
+        (["--save", "file"], ["no empty folder"]),
+        (["--seconds", "nan"], ["no time to watch"]),
+        (["--seconds", "-1"], ["no time to watch"]),
+        (["--steps", "-1"], ["must be 0 or more"]),
+        (["--measure", "-2"], ["must be 0 or more"]),
+        (["--compare", "kept"], ["neither a command nor another folder"]),
+    ):
+        done = cli.run("hotspots", f"{sys.executable} train.py", *options)
+        assert done.code == 2, done.err
+        done.says(*words, "next:")
     missing = cli.run("hotspots", "--show", "nothing")
     assert missing.code == 2
     missing.says("no recording in this folder")

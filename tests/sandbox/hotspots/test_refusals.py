@@ -84,4 +84,18 @@ def test_a_command_is_one_text_or_words_with_variables_before_it(tmp_path: Path)
     program = tmp_path / "bin" / "python"
     program.parent.mkdir()
     program.symlink_to(sys.executable)
-    assert parse_command(["python train.py"], python=str(tmp_path)).argv[0] == str(program)
+    for words, python in (("python train.py", tmp_path), ("python3 train.py", program)):
+        assert parse_command([words], python=str(python)).argv[0] == str(program)
+
+
+def test_an_interpreter_is_found_from_here_and_never_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "env" / "bin" / "python"
+    program.parent.mkdir(parents=True)
+    program.symlink_to(sys.executable)
+    monkeypatch.chdir(tmp_path)
+    command = parse_command(["python train.py"], python="env")
+    assert command.argv[0] == str(program)
+    assert command.search.startswith(f"{program.parent}:")
+    for mistyped in ("evn", "env/bin/pyhton"):
+        with pytest.raises(EnvironmentFault, match="no interpreter here"):
+            parse_command(["python train.py"], python=mistyped)
