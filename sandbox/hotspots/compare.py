@@ -86,17 +86,18 @@ def compare(before: Ranking, now: Ranking) -> Comparison:
     speedup, low, high = _speedup(before.pace.stretches, now.pace.stretches)
     landings = dict(now.recording.processes[0].landings)
     loss = _loss(before.recording.processes[0].losses, now.recording.processes[0].losses)
+    classes = _classes(before, now, landings)
     return Comparison(
         before.pace.step_ms,
         now.pace.step_ms,
         speedup,
         low,
         high,
-        _classes(before, now, landings),
+        classes,
         landings,
         loss,
         tuple(_notes(before, now)),
-        _conclusion(speedup, low, high, landings, loss),
+        _conclusion(speedup, low, high, landings, loss, _most(classes) if landings else None),
     )
 
 
@@ -162,12 +163,19 @@ def _notes(before: Ranking, now: Ranking) -> list[str]:
     return notes
 
 
+def _most(classes: Sequence[ClassChange]) -> float | None:
+    """Return how many times as fast steps would be if what landed took no time at all (Amdahl), or None if nobody knows."""
+    share = sum(each.share_before or 0.0 for each in classes)
+    return 1 / (1 - share) if 0 < share < 1 else None
+
+
 def _conclusion(
     speedup: float | None,
     low: float | None,
     high: float | None,
     landings: Mapping[str, Mapping[str, Any]],
     loss: LossChange | None,
+    most: float | None,
 ) -> str:
     unused = [record["class"] for record in landings.values() if not record["fused"]]
     changed = "; but the loss is another, by more than noise" if loss is not None and not loss.same else ""
@@ -178,6 +186,8 @@ def _conclusion(
         return f"Nothing can be said: no steps were left alone to time{idle}{changed}."
     if low is None or high is None:
         return f"Steps look {speedup:.2f} times as fast, over too few to be sure{idle}{changed}."
+    if low > 1 and most is not None and speedup > most:
+        idle += f"; what landed can make {most:.2f} of it at most, so everything else was faster too, as on a quieter machine"
     if low > 1:
         return f"Steps are {speedup:.2f} times as fast{idle}{changed}."
     if high < 1:

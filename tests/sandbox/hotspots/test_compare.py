@@ -59,6 +59,11 @@ def test_the_conclusion_follows_from_the_interval(before: tuple[float, ...], now
     assert compare(ranking(*before), ranking(*now, landings={"net_kernels": RAN})).conclusion == said
 
 
+def test_more_than_what_landed_can_make_is_said_to_be_more() -> None:
+    half = compare(ranking(3.0, 3.1, 2.9, 3.0), ranking(1.0, 1.1, 0.9, 1.0, landings={"net_kernels": RAN}))
+    assert "what landed can make 2.00 of it at most" in half.conclusion
+
+
 def test_kernels_that_did_not_run_and_landings_that_were_not_loaded_are_said() -> None:
     idle = {**RAN, "fused": 0, "original": 10, "reasons": {"gradients are wanted": 10}}
     compared = compare(ranking(1.0, 1.0, 1.0), ranking(1.0, 1.0, 1.0, landings={"net_kernels": idle}))
