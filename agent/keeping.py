@@ -16,7 +16,7 @@ from pathlib import Path
 from agent import events as ev
 from agent.landing.again import original_of, prepare_again, restored, task_of, with_ends_of
 from agent.landing.change import FileChange
-from agent.landing.commit import Commit, Place, find_place
+from agent.landing.commit import WITHOUT_COMMIT, Commit, Place, find_place
 from agent.landing.confined import expect_confined, record_of, recorded_hashes
 from agent.landing.deed import Journal, carry_out, conclude
 from agent.landing.folder import read_record
@@ -33,7 +33,7 @@ from agent.state import SessionState
 from agent.store import LOCK, SessionWriter, read_events, write_atomically
 from agent.stream import Stream
 from agent.undo_desk import UndoDesk
-from sandbox.errors import EnvironmentFault, UsageError
+from sandbox.errors import EnvironmentFault, LandingRefused, UsageError
 from sandbox.isolation import best_isolation
 from sandbox.judge import Judge
 from sandbox.machine.scratch import scratch_folder
@@ -148,8 +148,12 @@ def undo_landing(
     changes = _changes_of(project, kept)
     steps = take_back(changes, project, kept.name, partly=partly)
     todo = [step.change for step in steps if step.change is not None]
-    place = find_place(todo) if commit else None
-    made = _carried_out(todo, project, kept, settings, place)
+    try:
+        place = find_place(todo) if commit else None
+        made = _carried_out(todo, project, kept, settings, place)
+    except LandingRefused as refused:
+        next_step = refused.next_step.replace(WITHOUT_COMMIT, "Or leave --commit out, and commit it yourself.")
+        raise LandingRefused(refused.what, where=refused.where, next_step=next_step) from refused
     files = [(str(step.path), step.outcome) for step in steps]
     return TakenBack(files, made.new if made else "", place.notes if place else ())
 

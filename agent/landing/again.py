@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -153,4 +154,6 @@ def _present(path: Path) -> bytes:
 
 
 def _gone(path: Path) -> UsageError:
-    return UsageError("A file of the landing is gone.", where=str(path), next_step="Bring it back, or land anew.")
+    lost = path if path.parent.is_dir() else path.parent
+    next_step = f"Bring it back (git checkout HEAD -- {shlex.quote(str(lost))}), or land anew."
+    return UsageError("A file of the landing is gone.", where=str(path), next_step=next_step)

@@ -22,7 +22,8 @@ from agent.landing.write import read
 from sandbox.errors import LandingRefused
 from sandbox.machine.scratch import scratch_folder
 
-_WITHOUT = "Or land it in the working tree only, and commit it yourself."
+WITHOUT_COMMIT = "Or land it in the working tree only, and commit it yourself."
+"""How a landing goes on where a commit cannot."""
 
 
 @dataclass(frozen=True)
@@ -82,11 +83,11 @@ def find_place(changes: Sequence[FileChange]) -> Place:
     repository = Repository.of(folder)
     if repository is None:
         raise LandingRefused(
-            "There is no git repository to commit to.", where=str(folder), next_step="Land it in the working tree only."
+            "There is no git repository to commit to.", where=str(folder), next_step=f"Make one. {WITHOUT_COMMIT}"
         )
     if repository.busy:
         what = f"The repository is in the middle of {repository.busy}."
-        raise LandingRefused(what, where=str(repository.root), next_step=f"End or abort it first. {_WITHOUT}")
+        raise LandingRefused(what, where=str(repository.root), next_step=f"End or abort it first. {WITHOUT_COMMIT}")
     try:
         keys = {repository.key(change.path): change for change in changes}
         ref = repository.says("symbolic-ref", "-q", "HEAD") or "HEAD"
@@ -123,7 +124,7 @@ def build(place: Place, changes: Sequence[FileChange], message: str) -> Commit:
     edited = next((change.path for change in changes if read(change.path) != change.after), None)
     if edited is not None:
         what = f"{edited.name} was edited while it was being committed."
-        raise LandingRefused(what, where=str(edited), next_step="Look at the edit, then land again.")
+        raise LandingRefused(what, where=str(edited), next_step="Look at the edit, then do it again.")
     copy = f"warpsmith-{secrets.token_hex(4)}.index"
     return Commit(str(repository.root), place.ref, place.old, new.decode().strip(), copy)
 
@@ -199,7 +200,7 @@ def _author(repository: Repository) -> str:
     except GitFailed as error:
         what = "git does not know who you are, so there is nobody to name as the author."
         next_step = 'Tell it: git config user.name "..." and git config user.email "...".'
-        raise LandingRefused(what, where=str(repository.root), next_step=f"{next_step} {_WITHOUT}") from error
+        raise LandingRefused(what, where=str(repository.root), next_step=f"{next_step} {WITHOUT_COMMIT}") from error
     return re.sub(r" \d+ [+-]\d+$", "", told[0].decode(errors="replace").strip())
 
 
@@ -225,26 +226,28 @@ def _expect_committed(repository: Repository, old: str, keys: Mapping[bytes, Fil
         differs = not head.get(key) == staged.get(key) == present.get(key)
         if differs and is_index(change.path):
             what = f"{name} names landings that are not committed, and this commit would take their lines along."
-            raise LandingRefused(what, where=where, next_step=f"Commit those first. {_WITHOUT}")
+            raise LandingRefused(what, where=where, next_step=f"Commit those first. {WITHOUT_COMMIT}")
         if key not in head and change.before is not None:
-            what = f"{name} has never been committed, and a commit of the landing would hold all of it."
-            raise LandingRefused(what, where=where, next_step=f"Commit the file first. {_WITHOUT}")
+            what = f"{name} has never been committed, and this commit would hold all of it."
+            raise LandingRefused(what, where=where, next_step=f"Commit the file first. {WITHOUT_COMMIT}")
         if differs:
-            what = f"{name} has changes of yours that are not committed, and a commit of the landing would take them along."
-            raise LandingRefused(what, where=where, next_step=f"Commit them first. {_WITHOUT}")
+            what = f"{name} has changes of yours that are not committed, and this commit would take them along."
+            raise LandingRefused(what, where=where, next_step=f"Commit them first. {WITHOUT_COMMIT}")
 
 
 def _expect_wanted(repository: Repository, keys: Mapping[bytes, FileChange]) -> None:
     """Refuse files that the developer keeps out of git, or out of its sight."""
     for path, rule in repository.ignored(key for key, change in keys.items() if change.after is not None):
         what = f"{path} is ignored in this repository, and without it the commit would not work."
-        raise LandingRefused(what, where=rule, next_step=f"Let git see it. {_WITHOUT}")
+        raise LandingRefused(what, where=rule, next_step=f"Let git see it. {WITHOUT_COMMIT}")
     for line in repository.ask("ls-files", "-z", "-v", "--", *keys).split(b"\0"):
         if line[:1].islower() or line[:1] == b"S":
             path = os.fsdecode(line[2:])
             flag = "skip-worktree" if line[:1] in (b"S", b"s") else "assume-unchanged"
             what = f"{path} is marked {flag}, so git is told not to look at it."
-            raise LandingRefused(what, where=path, next_step=f"git update-index --no-{flag} -- {path}. {_WITHOUT}")
+            raise LandingRefused(
+                what, where=path, next_step=f"git update-index --no-{flag} -- {path}. {WITHOUT_COMMIT}"
+            )
 
 
 def _expect_inside(repository: Repository, entries: Entries, scratch: Path) -> None:
@@ -261,7 +264,7 @@ def _expect_inside(repository: Repository, entries: Entries, scratch: Path) -> N
     if outside is not None:
         what = f"{os.fsdecode(outside)} lies outside your sparse checkout, which would take it off the disk again."
         raise LandingRefused(
-            what, where=str(repository.root), next_step=f"git sparse-checkout add its folder. {_WITHOUT}"
+            what, where=str(repository.root), next_step=f"git sparse-checkout add its folder. {WITHOUT_COMMIT}"
         )
 
 
@@ -282,5 +285,5 @@ def _take_files(repository: Repository, keys: Iterable[bytes], index: Path, obje
 
 def _refused(repository: Repository, error: GitFailed | OSError) -> LandingRefused:
     said = error.strerror if isinstance(error, OSError) else error
-    next_step = f"Mend this, then do it again. {_WITHOUT}"
+    next_step = f"Mend this, then do it again. {WITHOUT_COMMIT}"
     return LandingRefused(f"It could not be committed: {said}.", where=str(repository.root), next_step=next_step)

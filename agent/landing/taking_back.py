@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from agent.landing.change import FileChange
 from agent.landing.commit import Place, contains, find_place
 from agent.landing.index import INDEX, is_index, lines_of, noted
 from agent.landing.repository import Repository
-from agent.landing.undo import CREATED, EDITED, MERGED, REMOVED, RESTORED, StepBack, steps_back
+from agent.landing.undo import CREATED, EDITED, GONE, MERGED, REMOVED, RESTORED, StepBack, steps_back
 from agent.landing.write import read
 from sandbox.errors import LandingRefused
 
@@ -27,7 +28,7 @@ def take_back(changes: Sequence[FileChange], project: Path, name: str, *, partly
         LandingRefused: Files were edited since, and not ``partly``; or nothing can be taken back.
     """
     steps = steps_back([change for change in changes if not is_index(change.path)])
-    edited = [step for step in steps if step.outcome in (EDITED, MERGED)]
+    edited = [step for step in steps if step.outcome in (EDITED, GONE, MERGED)]
     possible = [step for step in steps if step.change is not None]
     if edited and not (partly and possible):
         raise _refusal(edited, possible)
@@ -65,11 +66,16 @@ def _is_theirs(step: StepBack, changes: Sequence[FileChange]) -> bool:
 
 def _refusal(edited: Sequence[StepBack], possible: Sequence[StepBack]) -> LandingRefused:
     names = ", ".join(step.path.name for step in edited[:3]) + (", ..." if len(edited) > 3 else "")
+    gone = next((step.path for step in edited if step.outcome == GONE), None)
+    if gone is not None and not possible:
+        what = f"{gone.name} is gone, and what landed beside it may be in use wherever it went."
+        next_step = f"Bring it back first: git checkout HEAD -- {shlex.quote(str(gone))}"
+        return LandingRefused(what, where=str(gone), next_step=next_step)
     if not possible:
         what = f"Nothing of the landing can be taken back without losing what was edited since: {names}."
         return LandingRefused(what, where=str(edited[0].path), next_step="Take your edit there back first.")
     fate = "; ".join(f"{step.path.name}: {step.outcome}" for step in edited[:3])
-    what = f"Files of the landing were edited since: {names}."
+    what = f"Files of the landing were edited since{' or are gone' if gone else ''}: {names}."
     files = f"{len(possible)} file{'s' if len(possible) > 1 else ''}"
     next_step = f"Take back what can be, {files}, with --partly ({fate})."
     return LandingRefused(what, where=str(edited[0].path), next_step=next_step)

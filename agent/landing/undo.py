@@ -17,6 +17,7 @@ CREATED = "created"
 REMOVED = "removed"
 AS_IT_WAS = "already as it was"
 EDITED = "edited since; left as it is"
+GONE = "gone"
 MERGED = "taken out again; your edits since are kept"
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -51,7 +52,8 @@ def steps_back(changes: Sequence[FileChange]) -> list[StepBack]:
     using = next((step for step, change in zip(steps, changes, strict=True) if _may_use(step, change, changes)), None)
     if using is None:
         return steps
-    kept = f"kept, because {using.path.name} was edited since and may use it"
+    fate = "is gone, perhaps to elsewhere," if using.outcome == GONE else "was edited since"
+    kept = f"kept, because {using.path.name} {fate} and may use it"
     return [StepBack(step.path, kept) if step.outcome == REMOVED else step for step in steps]
 
 
@@ -90,8 +92,10 @@ def _step(change: FileChange) -> StepBack:
     if current == change.after:
         outcome = REMOVED if change.before is None else CREATED if change.after is None else RESTORED
         return StepBack(change.path, outcome, change.inverse())
+    if current is None:
+        return StepBack(change.path, GONE)
     merged = None
-    if current is not None and change.before is not None and change.after is not None:
+    if change.before is not None and change.after is not None:
         merged = merge(change.after, current, change.before)
     if merged is None:
         return StepBack(change.path, EDITED)

@@ -133,6 +133,32 @@ def test_an_undo_over_edits_says_which_and_takes_back_the_rest(
     assert [path.name for path in note.parent.iterdir()] == ["mine.txt"]
 
 
+def test_an_undo_of_what_is_gone_says_how_it_comes_back(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    module, folder = project / "shop/blocks.py", project / "shop/blocks_kernels"
+    for place, code, said in ((module, 1, "blocks.py is gone"), (folder, 2, "A file of the landing is gone")):
+        shutil.rmtree(place) if place.is_dir() else place.unlink()
+        before = picture(project)
+        for arguments in ([], ["--partly"]):
+            refused, _, err = landed(capsys, project, "undo", "Block", *arguments)
+            assert refused == code, err
+            assert said in err
+            assert f"git checkout HEAD -- {place}" in err
+            assert "edit" not in err
+        assert picture(project) == before
+        git(project, "checkout", "HEAD", "--", str(place))
+    assert states(capsys, project) == [("fresh", [])]
+
+
+def test_an_undo_that_cannot_be_a_commit_says_how_it_can_be_without(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / ".git/MERGE_HEAD").write_text(git(project, "rev-parse", "HEAD"))
+    code, _, err = landed(capsys, project, "undo", "Block", "--commit")
+    assert code == 1
+    assert "Or leave --commit out" in err
+    assert "land it" not in err
+
+
 def _redirected(root: Path, way: str) -> None:
     """Have the files of a clone name files outside its project, as somebody could who wants them gone."""
     index, folder, record = root / INDEX, root / "shop/blocks_kernels", root / "shop/blocks_kernels/_landed.py"
