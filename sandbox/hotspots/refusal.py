@@ -31,7 +31,8 @@ def _reason(recording: Recording, end: RunEnd, command: Command) -> WarpsmithErr
         return UsageError(
             f"The command failed after {end.seconds:.1f} s, before any module was called: {in_words(end.status)}.",
             where=command.text,
-            next_step="Its own messages are above. Run it without warpsmith until it works, with an empty stdin (< /dev/null) as here.",
+            next_step="Its own messages are above. Run it without warpsmith until it works, "
+            "with an empty stdin (< /dev/null) as here.",
         )
     if not recording.pythons:
         return UsageError(
