@@ -14,16 +14,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agent import events as ev
-from agent.landing.again import original_of, prepare_again, restored, task_of, with_ends_of
+from agent.landing.again import original_of, prepare_again, restored, task_of
 from agent.landing.change import FileChange
 from agent.landing.commit import WITHOUT_COMMIT, Commit, Place, find_place
 from agent.landing.confined import expect_confined, record_of, recorded_hashes
 from agent.landing.deed import Journal, carry_out, conclude
 from agent.landing.folder import read_record
+from agent.landing.history import UNKNOWN, change_of_module
 from agent.landing.index import lines_for, noted
 from agent.landing.kept import ENVIRONMENT, Kept, text_sha256
 from agent.landing.message import undo_message
-from agent.landing.repository import GitFailed, Repository
 from agent.landing.standing import is_as_landed, standing
 from agent.landing.taking_back import take_back
 from agent.landing.write import read
@@ -40,12 +40,6 @@ from sandbox.machine.scratch import scratch_folder
 from sandbox.progress import Progress
 from sandbox.snapshot import write_snapshot
 from sandbox.verdict import Verdict
-
-_ANOTHER = b"\0what landed is not known any more\0"
-"""What landed, where it was edited since: no file is like it."""
-
-_MOST_COMMITS = 50
-"""How many versions of a file are looked through for the one that landed."""
 
 
 @dataclass(frozen=True)
@@ -198,31 +192,12 @@ def _changes_of(project: Path, kept: Kept) -> list[FileChange]:
         if content is not None and each != path:
             changes.append(_new(each, is_as_landed(content, sha256)))
     if kept.kind == "module":
-        changes.insert(0, FileChange(path, original_of(project, kept), _as_landed(path, kept)))
+        changes.insert(0, change_of_module(project, kept))
     return changes
 
 
-def _as_landed(path: Path, kept: Kept) -> bytes:
-    """Return the developer's file as the landing left it: as it is, or as their history of it has it."""
-    current = read(path) or b""
-    if text_sha256(current) == kept.file_sha256:
-        return current
-    repository = Repository.of(path.parent)
-    if repository is None:
-        return _ANOTHER
-    key = os.fsdecode(repository.key(path))
-    for commit in repository.says("log", f"-{_MOST_COMMITS}", "--format=%H", "--", key).split():
-        try:
-            content = repository.ask("cat-file", "blob", f"{commit}:{key}")
-        except GitFailed:
-            continue
-        if text_sha256(content) == kept.file_sha256:
-            return with_ends_of(content, current)
-    return _ANOTHER
-
-
 def _new(path: Path, as_landed: bool) -> FileChange:
-    return FileChange(path, None, read(path) if as_landed else _ANOTHER)
+    return FileChange(path, None, read(path) if as_landed else UNKNOWN)
 
 
 def settle_left(project: Path, settings: Settings) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from agent.landing.folder import RECORD, read_record
+from agent.landing.index import FOLDER, INDEX
 from agent.landing.kept import Kept
 from agent.landing.write import read
 from sandbox.errors import LandingRefused, UsageError
@@ -46,8 +47,10 @@ def expect_confined(project: Path, kept: Kept) -> None:
     escape = escape_of(project, kept)
     if escape:
         what = f"The landing {kept.name} is not touched: {escape}."
-        next_step = "Look at who changed .warpsmith/landed.toml or the folder's record, and bring them back from git."
-        raise UsageError(what, where=str(project / kept.folder), next_step=next_step)
+        next_step = (
+            "See in git who changed this or the record in the folder of kernels, and bring it back as it landed."
+        )
+        raise UsageError(what, where=str(project / FOLDER / INDEX), next_step=next_step)
 
 
 def escape_of(project: Path, kept: Kept) -> str:

@@ -159,6 +159,27 @@ def test_an_undo_that_cannot_be_a_commit_says_how_it_can_be_without(
     assert "land it" not in err
 
 
+@pytest.mark.parametrize("more", ["", "\nMORE = 1\n"])
+def test_a_landing_that_was_rebased_is_taken_back_where_its_commit_holds_no_more(
+    project: Path, capsys: pytest.CaptureFixture[str], more: str
+) -> None:
+    module = project / "shop/blocks.py"
+    module.write_text(module.read_text() + more)
+    git(project, "commit", "-q", "-a", "--amend", "--allow-empty", "-m", "landed")
+    git(project, "checkout", "-q", "-b", "other", "HEAD~1")
+    module.write_text("# first\n" + module.read_text())
+    git(project, "commit", "-q", "-a", "-m", "theirs")
+    git(project, "rebase", "-q", "other", "main")
+    before = picture(project / "shop")
+    code, _, err = landed(capsys, project, "undo", "Block", "--commit")
+    if more:
+        assert (code, picture(project / "shop")) == (1, before), err
+    else:
+        assert code == 0, err
+        assert git(project, "diff", "--stat", "other", "HEAD") == ""
+        assert git(project, "status", "--porcelain") == ""
+
+
 def _redirected(root: Path, way: str) -> None:
     """Have the files of a clone name files outside its project, as somebody could who wants them gone."""
     index, folder, record = root / INDEX, root / "shop/blocks_kernels", root / "shop/blocks_kernels/_landed.py"
