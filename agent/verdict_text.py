@@ -191,7 +191,8 @@ def original_text(profile: Mapping[str, Any]) -> str:
     by = profile.get("judged_by", "device")
     lines.append(f"baselines{', judged by latency' if by == 'latency' else ''}:")
     lines += [_baseline(name, _known(baseline), by) for name, baseline in profile["baselines"].items()]
-    copy = f"a copy of the {profile['bytes_moved']:,} bytes it must move takes {microseconds(profile['copy_us'])}"
+    took = f"takes {microseconds(profile['copy_us'])}" if profile["copy_us"] > 0 else "could not be timed"
+    copy = f"a copy of the {profile['bytes_moved']:,} bytes it must move {took}"
     lines.append(f"floor of memory-bound work: {copy}{_near_floor(profile)}")
     lines.append(f"its output depends on: {', '.join(profile['depends_on'])}")
     if profile["ignores"]:
@@ -209,7 +210,7 @@ def _baseline(name: str, baseline: Baseline, by: JudgedBy) -> str:
     us = baseline.us(by)
     ready = f"ready after {baseline.prepare_seconds:.1f} s" if baseline.prepare_seconds else ""
     if us is None:
-        return f"  {name}{mode}: {baseline.error}"
+        return f"  {name}{mode}: {baseline.error or 'could not be timed'}"
     other = baseline.device_us if by == "latency" else baseline.latency_us
     facts = [
         f"warm {microseconds(baseline.warm_us)}" if baseline.warm_us else "",

@@ -45,15 +45,13 @@ def _times(profile: dict[str, Any], width: int) -> Iterator[Row]:
         told = (f" ready after {ready:.0f} s", "$faint") if ready else ""
         yield row((f"{label:<12}"[:12], "$muted"), f"{us:>9.1f} µs ", (bar(us, longest, room), "$bar"), told)
     for name, baseline in profile["baselines"].items():
-        if name not in timed and baseline.get("error"):
-            yield row(
-                (f"{name:<12}", "$muted"),
-                ("not timed: " + clipped(clean(baseline["error"]), width - 24), "$text-warning"),
-            )
+        if name not in timed:
+            why = clipped(clean(baseline.get("error") or "the machine was busy"), width - 24)
+            yield row((f"{name:<12}", "$muted"), (f"not timed: {why}", "$text-warning"))
     copied = f"{amount(profile['bytes_moved'])}B" if profile.get("bytes_moved") else ""
     yield row(
         (f"{'plain copy':<12}", "$muted"),
-        f"{profile['copy_us']:>9.1f} µs ",
+        f"{profile['copy_us']:>9.1f} µs " if profile["copy_us"] > 0 else f"{'not timed':>12} ",
         (bar(profile["copy_us"], longest, room), "$faint"),
         (f" {copied}", "$faint"),
     )

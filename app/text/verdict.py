@@ -79,7 +79,8 @@ def _times(profile: ProfileReport | None, width: int) -> Iterator[Row]:
             continue
         mode = "" if baseline.mode in (name, "default") else f" {baseline.mode}"
         yield scale.time(clean(name + mode), us, "$bar", profile.speedup.get(name))
-    yield scale.time("plain copy", profile.copy_us, "$faint")
+    if profile.copy_us > 0:
+        yield scale.time("plain copy", profile.copy_us, "$faint")
     if share := share_of_copy(profile.device_us, profile.copy_us):
         indent = " " * scale.label
         text = Content.styled(f"the candidate reaches {share}", "$muted")
