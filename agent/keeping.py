@@ -65,7 +65,7 @@ def judge_again(
         what = f"{kept.name} landed for {kept.device}, and this would judge it on {device}."
         raise UsageError(what, where=kept.file, next_step=f"Judge it with --device {kept.device}, where there is one.")
     with scratch_folder("warpsmith-landed-") as scratch:
-        again = prepare_again(project, kept, python, device, scratch / "project")
+        again = prepare_again(project, kept, python, device, scratch / "project", _elsewhere(kept, settings))
         candidate = write_snapshot(again.files, scratch / "candidate")
         isolation = best_isolation(settings.isolation or None)
         with Judge(again.spec, isolation=isolation, cache=settings.cache, scratch=scratch, progress=progress) as judge:
@@ -106,7 +106,7 @@ def session_to_retune(project: Path, kept: Kept, settings: Settings, python: Pat
         what = f"{kept.name} cannot be tuned again as it is: {'; '.join(now.reasons)}."
         next_step = f"Take it back (warpsmith landed undo {kept.class_name} --partly), then open the module anew."
         raise UsageError(what, where=kept.file, next_step=next_step)
-    task = task_of(project, kept, python, device)
+    task = task_of(project, kept, python, device, _elsewhere(kept, settings))
     original_of(project, kept)
     folder = create_session(task, settings, settings.home)
     try:
@@ -152,10 +152,24 @@ def undo_landing(
     return TakenBack(files, made.new if made else "", place.notes if place else ())
 
 
+def _session_of(kept: Kept, settings: Settings) -> Path | None:
+    """Return the folder of the session that landed it, if it is on this machine."""
+    folder = settings.home / "sessions" / kept.session
+    there = kept.session and Path(kept.session).name == kept.session and (folder / SESSION_FILE).is_file()
+    return folder if there else None
+
+
+def _elsewhere(kept: Kept, settings: Settings) -> dict[str, Path]:
+    """Return where the session that landed it has its capture, which lies with the recording and not in the project."""
+    folder = _session_of(kept, settings)
+    capture = Path(open_session(folder).task.capture) if folder is not None else Path()
+    return {"capture": capture} if capture.is_absolute() and capture.is_dir() else {}
+
+
 def _recorded(project: Path, kept: Kept, settings: Settings) -> tuple[Path, int] | None:
     """Return the session of a landing and its number there, if it is on this machine and the landing stands."""
-    folder = settings.home / "sessions" / kept.session
-    if not kept.session or Path(kept.session).name != kept.session or not (folder / SESSION_FILE).is_file():
+    folder = _session_of(kept, settings)
+    if folder is None:
         return None
     state = SessionState()
     for stored in read_events(folder):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,13 +37,15 @@ class Again:
     form: dict[str, bytes]
 
 
-def prepare_again(project: Path, kept: Kept, python: Path, device: str, folder: Path) -> Again:
-    """Put a landing together for the judge, with a copy of the project in ``folder``.
+def prepare_again(
+    project: Path, kept: Kept, python: Path, device: str, folder: Path, elsewhere: Mapping[str, Path]
+) -> Again:
+    """Put a landing together for the judge, with a copy of the project in ``folder``; see ``task_of``.
 
     Raises:
         UsageError: Files of it are gone, or the original is not there any more.
     """
-    spec = restored(task_of(project, kept, python, device), project, kept, folder)
+    spec = restored(task_of(project, kept, python, device, elsewhere), project, kept, folder)
     beside, form = (project / kept.file).parent, {}
     where = project / kept.folder
     for path in sorted(where.rglob("*")):
@@ -58,8 +61,10 @@ def prepare_again(project: Path, kept: Kept, python: Path, device: str, folder: 
     return Again(spec, {spec.candidate_file: source, **_kernels(project, kept)}, form)
 
 
-def task_of(project: Path, kept: Kept, python: Path, device: str) -> TaskSpec:
+def task_of(project: Path, kept: Kept, python: Path, device: str, elsewhere: Mapping[str, Path]) -> TaskSpec:
     """Return a landing's task as it was when it was landed, its file being what lies there now.
+
+    What makes it is in the project, as a colleague's clone has it, or ``elsewhere``, where this machine knows of it.
 
     Raises:
         UsageError: It names files outside the project, or what makes it is not there any more.
@@ -68,7 +73,7 @@ def task_of(project: Path, kept: Kept, python: Path, device: str) -> TaskSpec:
     path = project / kept.file
     root, module_name = locate(path)
     told = {key: value for key, value in kept.task.items() if key != "lands_at"}
-    told |= {key: str(_there(project, name)) for key, name in task_paths(kept).items()}
+    told |= {key: str(_there(project, name, elsewhere.get(key))) for key, name in task_paths(kept).items()}
     data = {"kind": kept.kind, "class_name": kept.class_name, "module_name": module_name, "device": device}
     return TaskSpec.from_json({**told, **data, "path": path, "root": root, "python": python})
 
@@ -138,12 +143,17 @@ def _is_passed_over(path: Path) -> bool:
     return path.name.startswith(".") or path.name in SKIPPED_FOLDERS or (path / "pyvenv.cfg").exists()
 
 
-def _there(project: Path, name: str) -> Path:
+def _there(project: Path, name: str, elsewhere: Path | None) -> Path:
     path = project / name
-    if not path.exists():
-        what = f"What makes the task is not in this clone: {name}."
-        raise UsageError(what, where=str(path), next_step="Get it from whoever landed it, or capture it again.")
-    return path
+    if path.exists():
+        return path
+    if elsewhere is None:
+        what = f"What makes the task is neither in this project nor with a session of this machine: {name}."
+        next_step = (
+            f"Put it there from whoever landed it (its recording's captures/{path.name}), or land the module anew."
+        )
+        raise UsageError(what, where=str(path), next_step=next_step)
+    return elsewhere
 
 
 def _present(path: Path) -> bytes:

@@ -7,6 +7,8 @@ import json
 import re
 import shutil
 import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,7 @@ from agent.keeping import session_to_retune
 from agent.landing import land
 from agent.landing.index import lines_for, noted, read_index
 from agent.landing.kept import kept_of, text_sha256
-from agent.session import open_session
+from agent.session import create_session, open_session
 from agent.settings import Settings
 from app.cli import main
 from sandbox.errors import UsageError
@@ -283,3 +285,18 @@ def test_a_project_without_landings_says_so(tmp_path: Path, capsys: pytest.Captu
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
     assert landed(capsys, tmp_path)[:2] == (0, f"Nothing has landed in {tmp_path}.\n")
     assert landed(capsys, tmp_path, "check")[0] == 0
+
+
+def test_a_capture_that_is_not_in_the_project_is_taken_from_the_session_that_landed_it(project: Path) -> None:
+    settings = Settings(home=project.parent / "home")
+    [kept] = read_index(project).values()
+    recorded = project.parent / "recording" / "captures" / "Block"
+    recorded.mkdir(parents=True)
+    task = make_project(project.parent / "other").with_changes(capture=str(recorded))
+    folder = create_session(task, settings, settings.home)
+    captured = replace(kept, session=folder.name, task={**kept.task, "capture": ".warpsmith/captures/Block"})
+    retuned = session_to_retune(project, captured, settings, Path(sys.executable), "cpu")
+    assert open_session(retuned).task.capture == str(recorded)
+    recorded.rmdir()
+    with pytest.raises(UsageError, match=r"neither in this project nor with a session.*captures/Block"):
+        session_to_retune(project, captured, settings, Path(sys.executable), "cpu")
