@@ -22,7 +22,7 @@ from agent.landing.deed import Journal, carry_out, conclude
 from agent.landing.folder import read_record
 from agent.landing.history import UNKNOWN, change_of_module
 from agent.landing.index import lines_for, noted
-from agent.landing.kept import ENVIRONMENT, Kept, text_sha256
+from agent.landing.kept import Kept, summary_of, text_sha256
 from agent.landing.message import undo_message
 from agent.landing.standing import is_as_landed, standing
 from agent.landing.taking_back import take_back
@@ -78,13 +78,7 @@ def note_verdict(project: Path, kept: Kept, verdict: Verdict, settings: Settings
     Raises:
         LandingRefused: The index cannot be written.
     """
-    gains = verdict.profile.speedup if verdict.profile is not None else {}
-    now = replace(
-        kept,
-        reward=verdict.reward,
-        speedup={key: (round(g.ratio, 4), round(g.low, 4), round(g.high, 4)) for key, g in gains.items()},
-        environment={key: str(verdict.environment[key]) for key in ENVIRONMENT if verdict.environment.get(key)},
-    )
+    now = replace(kept, **summary_of(verdict))
     _carried_out(noted(project, kept.name, lines_for(now)), project, kept, settings)
 
 

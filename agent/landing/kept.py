@@ -135,7 +135,6 @@ def kept_of(spec: TaskSpec, changes: Sequence[FileChange], verdict: Verdict, pro
         return (written[path] if path in written else read(path)) or b""
 
     original = content(kept_original) if spec.kind == "kernelbench" else read_original(content(kept_original)) or b""
-    gains = verdict.profile.speedup if verdict.profile is not None else {}
     return Kept(
         name=name_of(spec, project),
         kind=spec.kind,
@@ -148,12 +147,20 @@ def kept_of(spec: TaskSpec, changes: Sequence[FileChange], verdict: Verdict, pro
         class_sha256=class_sha256(content(spec.path), spec.class_name),
         original_sha256=text_sha256(original),
         record_sha256=text_sha256(content(record)),
-        reward=verdict.reward,
-        speedup={key: (round(g.ratio, 4), round(g.low, 4), round(g.high, 4)) for key, g in gains.items()},
-        environment={key: str(verdict.environment[key]) for key in ENVIRONMENT if verdict.environment.get(key)},
+        **summary_of(verdict),
         task=_task(spec, project),
         session=session,
     )
+
+
+def summary_of(verdict: Verdict) -> dict[str, Any]:
+    """Return the fields of ``Kept`` that say what a verdict said: ``reward``, ``speedup`` and ``environment``."""
+    gains = verdict.profile.speedup if verdict.profile is not None else {}
+    return {
+        "reward": verdict.reward,
+        "speedup": {key: (round(g.ratio, 4), round(g.low, 4), round(g.high, 4)) for key, g in gains.items()},
+        "environment": {key: str(verdict.environment[key]) for key in ENVIRONMENT if verdict.environment.get(key)},
+    }
 
 
 def name_of(spec: TaskSpec, project: Path) -> str:

@@ -17,10 +17,9 @@ import torch
 
 from warpsmith_harness.graphs import warm_up
 from warpsmith_harness.problems import summary
-from warpsmith_harness.trace import Activity, device_activity, trace_file
+from warpsmith_harness.trace import DEVICE_WORK, Activity, device_activity, trace_file
 from warpsmith_harness.watch import Finding, finding
 
-_DEVICE_WORK = ("kernel", "gpu_memcpy", "gpu_memset")
 _WHOLE_DEVICE = ("Context Sync", "Device Sync")
 _UNJOINED = re.compile(r"unjoined", re.I)
 _ANY = -1
@@ -74,7 +73,7 @@ def timeline(trace: Trace) -> Optional[Timeline]:
         if "correlation" not in details:
             continue
         number, what = int(details["correlation"]), str(details.get("cuda_sync_kind", event["name"]))
-        if kind in _DEVICE_WORK:
+        if kind in DEVICE_WORK:
             works.append(Work(str(event["name"]), int(details["stream"]), number))
         elif kind == "cuda_sync" and what.startswith(_WHOLE_DEVICE):
             waits.append((_ANY, number))

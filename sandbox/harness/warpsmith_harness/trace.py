@@ -32,7 +32,8 @@ _LIBRARY_NAMES = {"cublas": "cuBLAS", "cudnn": "cuDNN"}
 _NEGLIGIBLE = 0.01
 _TRIES = 2
 
-_DEVICE_WORK = ("kernel", "gpu_memcpy", "gpu_memset")
+DEVICE_WORK = ("kernel", "gpu_memcpy", "gpu_memset")
+"""Categories of a trace's events that are the device's own work."""
 _ATTRIBUTES = {"threads": 39, "shared_bytes": 81, "registers": 82, "blocks": 106, "reserved_bytes": 111}
 """``cudaDeviceAttr`` (driver_types.h): the most a multiprocessor holds, and what the driver keeps of a block's memory."""
 
@@ -103,7 +104,7 @@ def launches(call: Callable[[], object], device: torch.device) -> List[Launch]:
 
 def launches_in(trace: Dict[str, Any]) -> List[Launch]:
     """Return the device's work in a trace of the Chrome form, in order of time."""
-    events = [event for event in trace.get("traceEvents", []) if str(event.get("cat", "")).lower() in _DEVICE_WORK]
+    events = [event for event in trace.get("traceEvents", []) if str(event.get("cat", "")).lower() in DEVICE_WORK]
     events.sort(key=lambda event: float(event["ts"]))
     return [_launch(event) for event in events]
 
