@@ -36,6 +36,8 @@ _LAYOUTS = {
     "transposed": "{} transposed",
     "padded": "{} with padded rows",
 }
+_GRADIENT_LAYOUTS = {"expanded": "gradients of a sum", "transposed": "gradients that arrive transposed"}
+"""What a loss behind the module hands back: one element seen everywhere, or rows as columns."""
 _MOST_INPUTS = 4
 _ODD_SIZES = 3
 _ROW = 3
@@ -110,6 +112,8 @@ def _gradients(spec: TaskSpec, inputs: Sequence[Mapping[str, Any]]) -> Iterator[
         return
     for number in range(_GRADIENTS):
         yield CasePlan(f"gradients {number + 1}", {"gradients": True})
+    for layout, text in _GRADIENT_LAYOUTS.items():
+        yield CasePlan(text, {"gradients": True, "gradient_layout": layout})
     for plan in list(_sizes(spec.dynamic, inputs))[-1:]:
         yield CasePlan(f"gradients at {plan.name}", {**plan.variant, "gradients": True})
     yield CasePlan(

@@ -7,8 +7,10 @@ from typing import Any, Callable, Optional, Sequence
 import torch
 from torch import nn
 
-from warpsmith_harness import values
+from warpsmith_harness import contents, values
 from warpsmith_harness.seeds import generator
+
+EXPANDED = "expanded"
 
 
 class NoGradient(RuntimeError):
@@ -30,13 +32,24 @@ def wanted_of(inputs: Sequence[torch.Tensor], module: nn.Module) -> dict[str, to
     return {**named, **{name: parameter for name, parameter in trained.items() if parameter.requires_grad}}
 
 
-def cotangents(outputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Return random directions, one for each floating output, in order."""
-    return [
-        torch.randn(out.shape, generator=generator(out.device), device=out.device, dtype=_wide(out)).to(out.dtype)
-        for out in outputs
-        if out.is_floating_point() or out.is_complex()
-    ]
+def cotangents(outputs: Sequence[torch.Tensor], layout: str = "") -> list[torch.Tensor]:
+    """Return random directions, one for each floating output, in order.
+
+    Args:
+        outputs: What they are for.
+        layout: How they lie in memory: ``expanded`` as ``sum()`` hands a gradient on, one element seen everywhere;
+            ``transposed`` as ``t()`` does; else contiguous.
+    """
+    return [_direction(out, layout) for out in outputs if out.is_floating_point() or out.is_complex()]
+
+
+def _direction(out: torch.Tensor, layout: str) -> torch.Tensor:
+    shape = () if layout == EXPANDED else out.shape
+    drawn = torch.randn(shape, generator=generator(out.device), device=out.device, dtype=_wide(out)).to(out.dtype)
+    if layout == EXPANDED:
+        return drawn.expand(out.shape)
+    other = contents.laid_out(layout, drawn) if layout else None
+    return drawn if other is None else other
 
 
 def differentiate(

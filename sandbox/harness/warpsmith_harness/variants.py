@@ -70,6 +70,7 @@ class Variant:
         sizes: One for each dynamic dimension.
         other_mode: Train mode where the task is judged in eval mode, and the other way round.
         gradients: Whether gradients are asked for beside the outputs.
+        gradient_layout: How the gradients that arrive lie in memory; see ``cotangents``.
         same_state: Whether parameters and buffers stay as they are.
     """
 
@@ -79,6 +80,7 @@ class Variant:
     sizes: Tuple[int, ...] = ()
     other_mode: bool = False
     gradients: bool = False
+    gradient_layout: str = ""
     same_state: bool = False
 
 
@@ -137,8 +139,10 @@ class Variants:
             raise Skipped("the original picks one of equal elements, and which is not defined")
         tensors = self._changed(tensors, variant)
         with self._mode(variant.other_mode):
-            ask = self._with_gradients if variant.gradients else self._examiner.ask
-            question = ask(tensors, structure)
+            if variant.gradients:
+                question = self._with_gradients(tensors, structure, variant.gradient_layout)
+            else:
+                question = self._examiner.ask(tensors, structure)
             question.training = self._reference.training
             if variant.layout == contents.MISALIGNED:
                 self._call_misaligned(tensors, structure, variant.input)
@@ -210,9 +214,9 @@ class Variants:
 
     # --- Gradients --------------------------------------------------------------------------------------------------
 
-    def _with_gradients(self, tensors: List[torch.Tensor], structure: Any) -> Question:
+    def _with_gradients(self, tensors: List[torch.Tensor], structure: Any, layout: str = "") -> Question:
         question = self._examiner.ask(tensors, structure, exact=False)
-        question.directions = cotangents(question.expected)
+        question.directions = cotangents(question.expected, layout)
         with self._examiner.state_kept():
             outputs, found = self._differentiated(question, [values.clone_like(tensor) for tensor in tensors])
         kept = [f"input {index}" for index in question.touched_inputs]

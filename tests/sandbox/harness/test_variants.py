@@ -292,6 +292,17 @@ class TestGradients:
         for exact, found in zip(question.exact.outputs[1:], expected, strict=True):
             assert torch.allclose(exact, found, rtol=1e-10)
 
+    @pytest.mark.parametrize(("layout", "strides"), [("expanded", (0, 0)), ("transposed", (1, 8)), ("", (64, 1))])
+    def test_arrive_in_the_layouts_that_a_loss_hands_back(
+        self, make_task, layout: str, strides: tuple[int, int]
+    ) -> None:
+        task = make_task(LAYER_NORM, gradients=True)
+        question = variants_of(task).draw(Variant(gradients=True, gradient_layout=layout))
+        (direction,) = question.directions
+        assert (direction.shape, direction.stride()) == ((8, 64), strides)
+        answers = zip(question.expected, question.exact.outputs, strict=True)
+        assert all(torch.allclose(ours.double(), exact, atol=1e-4) for ours, exact in answers)
+
     def test_state_is_as_before(self, make_task) -> None:
         task = make_task(BATCH_NORM, gradients=True, training=True)
         reference = task.reference()

@@ -80,7 +80,7 @@ def test_a_right_kernel_passes_every_case_and_the_verdict_says_for_which_sizes(
     assert verdict.verify is not None
     assert verdict.verify.ok, verdict.reason
     names = {case.name for case in verdict.verify.cases}
-    assert {"calls in a row", "gradients 1", "one huge element"} <= names
+    assert {"calls in a row", "gradients 1", "gradients that arrive transposed", "one huge element"} <= names
     (rows,) = verdict.verify.ranges
     assert (rows.dims, rows.low, rows.high) == (("x.0", "y.0"), 1, 99)
     assert {1, 32, 99} < set(rows.sizes)
@@ -104,6 +104,13 @@ def test_a_gradient_that_is_never_written(trained: Judge, candidate: Write) -> N
     wrong = BACKWARD.replace("gy[k] = value;", "")
     name, reason = failed_case(trained.check(candidate(kernel() + wrong, TRAINED), "full"))
     assert (name, reason.split(" has ")[0]) == ("gradients 1", "The gradient of y")
+
+
+def test_a_backward_that_takes_gradients_in_one_layout_only(trained: Judge, candidate: Write) -> None:
+    picky = TRAINED.replace("x, weight, out =", "assert grad.is_contiguous(), 'not this one'\n        x, weight, out =")
+    name, reason = failed_case(trained.check(candidate(kernel() + BACKWARD, picky), "full"))
+    assert name == "gradients of a sum"
+    assert "not this one" in reason
 
 
 def test_an_output_without_a_gradient(trained: Judge, candidate: Write) -> None:
