@@ -38,7 +38,8 @@ def test_there_are_examples():
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda:0", marks=pytest.mark.gpu)])
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
 def test_the_judge_accepts_the_kernel(example, device, tmp_path):
-    spec = resolve_target(str(example / "model.py"), device=device)
+    trained = "autograd.Function" in (example / "model_new.py").read_text()
+    spec = resolve_target(str(example / "model.py"), device=device, gradients=trained)
     candidate = workspace(example, tmp_path / "candidate", spec.kernel_suffix)
     folders = {"cache": tmp_path / "cache", "scratch": tmp_path / "scratch"}
     with Judge(spec, isolation=best_isolation(), limits=LIMITS, **folders) as judge:
