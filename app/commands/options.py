@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from agent.settings import Settings, load_settings
-from sandbox.capture import resolve_capture
+from sandbox.asked import asked_task, inputs_file
 from sandbox.errors import UsageError
 from sandbox.machine.devices import resolve_device
-from sandbox.target import parse_dynamic, resolve_target
+from sandbox.target import parse_dynamic
 from sandbox.task import TaskSpec
 
 
@@ -110,54 +110,26 @@ def task_from(options: argparse.Namespace, target: str | None, settings: Setting
     Raises:
         UsageError: Neither is named, or the target is another module than was captured; see also ``resolve_target``.
     """
-    fields = {
-        "init": options.init,
-        "inputs": _inputs(options.inputs),
-        "factory": options.factory,
-        "dtype": options.dtype,
-        "precision": options.precision,
-        "policy": options.policy,
-        "judged_by": options.judged_by,
-        "tolerance": options.tolerance,
-        "dynamic": tuple(parse_dynamic(text) for text in options.dynamic),
-    }
-    device = resolve_device(settings.device)
-    if target is None:
-        require_named(options)
-    if target is not None and not options.capture:
-        modes = {"training": bool(options.train), "gradients": bool(options.gradients)}
-        return resolve_target(target, python=settings.python, device=device, **fields, **modes)
-    modes = {"training": options.train, "gradients": options.gradients}
-    spec = resolve_capture(Path(options.capture), python=settings.python, device=device, **fields, **modes)
-    if target is not None:
-        _require_same(spec, target)
-    return spec
+    return asked_task(
+        target,
+        options.capture,
+        python=settings.python,
+        device=resolve_device(settings.device),
+        training=options.train,
+        gradients=options.gradients,
+        init=options.init,
+        inputs=inputs_file(options.inputs),
+        factory=options.factory,
+        dtype=options.dtype,
+        precision=options.precision,
+        policy=options.policy,
+        judged_by=options.judged_by,
+        tolerance=options.tolerance,
+        dynamic=tuple(parse_dynamic(text) for text in options.dynamic),
+    )
 
 
 def require_named(options: argparse.Namespace) -> None:
     """Raise UsageError where neither a target nor a capture is named."""
     if options.target is None and not options.capture:
         raise UsageError("No target is named.", next_step="Name path.py:Class, or a capture with --capture FOLDER.")
-
-
-def _inputs(text: str) -> str:
-    """Return forward arguments as they were given; a file's name as an absolute path.
-
-    Raises:
-        UsageError: There is no such file.
-    """
-    if not text.endswith((".pt", ".pth")):
-        return text
-    if not Path(text).is_file():
-        raise UsageError("There is no such file of inputs.", where=text, next_step="Save one with torch.save.")
-    return str(Path(text).resolve())
-
-
-def _require_same(spec: TaskSpec, target: str) -> None:
-    named = resolve_target(target, python=str(spec.python))
-    if (named.path, named.class_name) != (spec.path.resolve(), spec.class_name):
-        raise UsageError(
-            f"The capture is of {spec.class_name} in {spec.path}, and not of this.",
-            where=target,
-            next_step="Leave out TARGET, or name the capture of this module.",
-        )
