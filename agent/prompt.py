@@ -71,6 +71,11 @@ def _promises(spec: TaskSpec) -> Iterator[str]:
         )
 
 
+def kernel_rules(spec: TaskSpec) -> str:
+    """Return how kernels are written and what a candidate may do, for whoever writes one."""
+    return f"{_kernels(spec)}\n\n{_rules(spec)}"
+
+
 def shows_whole(source: str) -> bool:
     """Tell whether the opening message quotes all of a candidate file with this text."""
     return len(source) <= _LONGEST_SOURCE
