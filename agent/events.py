@@ -138,8 +138,16 @@ class ModelTurn(Event):
     Attributes:
         message: The assistant message (``role``, ``content``, ``tool_calls`` in OpenAI form, arguments as strings).
         prompt_sha256: Hash of the exact request (messages and tools) it answered.
-        usage: Token counts as the provider gave them.
-        token_ids, logprobs: Where the server gives them.
+        usage: Token counts as the provider gave them, and in our vocabulary (``agent.usage``).
+        finish_reason: ``stop``, ``tool_calls``, ``length`` or ``content_filter``.
+        token_ids, logprobs: Of the answer, one to one, where the server gives them.
+        prompt_tokens_kept, prompt_token_ids: The prompt's tokens: how many of the last stored prompt and answer it begins
+            with, and those that come after (``agent.tokens.whole_prompts`` puts them together); null where not given.
+        tokens_note: Why ids or log-probabilities that the server gave are not kept.
+        sampling: What the request said of sampling, as it was sent: ``temperature``, ``top_p``, ``seed``,
+            ``max_output_tokens``, ``reasoning``; what is missing was the provider's default.
+        identity: Who answered: ``provider``, and what the server tells of its weights (``agent.server_card``).
+        parse_errors: Calls that could not be understood: ``{"call_id", "tool", "raw", "problem"}``.
     """
 
     turn: int
@@ -153,6 +161,12 @@ class ModelTurn(Event):
     cost_usd: float | None = None
     token_ids: list[int] | None = None
     logprobs: list[float] | None = None
+    prompt_tokens_kept: int = 0
+    prompt_token_ids: list[int] | None = None
+    tokens_note: str = ""
+    sampling: dict[str, Any] = field(default_factory=dict)
+    identity: dict[str, Any] = field(default_factory=dict)
+    parse_errors: list[dict[str, str]] = field(default_factory=list)
 
 
 @_event("model_retry")

@@ -9,29 +9,34 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
-import re
 import threading
-import time
-from collections.abc import AsyncIterator, Sequence
-from email.utils import parsedate_to_datetime
+from collections.abc import AsyncIterator
 from types import ModuleType
 from typing import Any
 
-from agent.events import Event
-from agent.model import Answer, ContextTooLong, Messages, ModelRefused, ModelRetryable, OnPiece, Piece
-from sandbox.errors import WarpsmithError
+from agent.assembly import Assembly
+from agent.events import Event, ModelTurn
+from agent.model import DEFAULT_SAMPLING, Answer, ContextTooLong, Messages, ModelRetryable, OnPiece, Sampling
+from agent.provider_errors import explain
+from agent.routes import Route, route
+from agent.server_card import ServerCard, read_card, told_of
+from agent.tokens import PromptTokens, doubts
+from agent.usage import counted
 
 SILENCE_SECONDS = 300.0
 """How long a provider may send nothing before the connection counts as lost. Models that think long stay silent long."""
 
-_TOO_LONG = re.compile(
-    r"context.{0,12}(length|window)|prompt is too long|too many (input )?tokens|maximum context", re.I
-)
-_NO_CREDIT = re.compile(r"insufficient_quota|billing|credit balance|exceeded your current quota", re.I)
-_SET_KEY = "Set the provider's API key in the environment, then run again."
-_NO_KEY = re.compile(r"missing credentials|api[_ ]?key", re.I)
-_NO_SERVER = re.compile(r"^connection error|cannot connect to host|connection refused", re.I)
-_WRAPPING = re.compile(r"^(litellm\.\w+: |\w+(Error|Exception|Timeout)( Error)?( -|:) )+")
+_FOR_LEARNING = {"logprobs": True, "return_token_ids": True}
+"""Asked of servers of one's own; one that refuses is not asked again."""
+_SAMPLING = {
+    "temperature": ("temperature",),
+    "top_p": ("top_p", "topP"),
+    "seed": ("seed",),
+    "max_output_tokens": ("max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens", "num_predict"),
+    "reasoning": ("reasoning_effort", "reasoning", "thinking", "thinkingConfig", "think"),
+}
+"""What requests call the settings of sampling, in whichever dialect."""
+_NESTED = ("generationConfig", "options", "inferenceConfig", "additionalModelRequestFields", "extra_body")
 _IMPORTING = threading.Lock()
 
 
@@ -39,90 +44,121 @@ class LiteLLMModel:
     """Asks the provider that a LiteLLM model name stands for.
 
     Args:
-        name: Such as ``anthropic/claude-sonnet-4-5``. With ``api_base`` a bare name means an OpenAI-compatible server.
-        api_base: Base URL of the server; empty for the provider's own.
+        name: Such as ``anthropic/claude-sonnet-4-5``.
+        api_base: Address of a server of one's own, of the kind the name's prefix says; empty for the provider's. A bare
+            name means a server that speaks OpenAI's protocol.
+        sampling: How answers are sampled.
+        context_tokens: The session's budget, for servers that must be told how much they will read.
     """
 
-    def __init__(self, name: str, api_base: str = "") -> None:
+    def __init__(
+        self, name: str, api_base: str = "", sampling: Sampling = DEFAULT_SAMPLING, context_tokens: int = 131_072
+    ) -> None:
         self.name = name
         self.api_base = api_base
+        self._sampling = sampling
+        self._budget = context_tokens
+        self._card = ServerCard()
+        self._prompts = PromptTokens()
+        self._for_learning: bool | None = None
         self._ready = threading.Event()
         threading.Thread(target=self._warm_up, name="import litellm", daemon=True).start()
 
     def _warm_up(self) -> None:
         try:
-            import_litellm()
+            litellm = import_litellm()
         finally:
             self._ready.set()
+        if (to := route(litellm, self.name, self.api_base)).own:
+            self._card = read_card(to.base, to.key, to.model.partition("/")[2])
 
     @property
     def context_tokens(self) -> int | None:
-        """The provider's published limit; null while LiteLLM is not imported, or for a server of one's own."""
-        return self._card().get("max_input_tokens") if self._ready.is_set() and not self.api_base else None
+        """The provider's published limit, or what a server of one's own says; null where not known (yet)."""
+        if self._card.context_tokens or self.api_base or not self._ready.is_set():
+            return self._card.context_tokens
+        return self._listed().get("max_input_tokens")
 
     def observe(self, event: Event) -> None:
-        """A provider sees only the messages."""
+        """Follow the stored answers, whose token ids the next prompt is told by."""
+        if isinstance(event, ModelTurn):
+            self._prompts.lengthen(event)
 
     async def answer(self, messages: Messages, tools: Messages, on_piece: OnPiece, /) -> Answer:
         """Ask once; see ``agent.model.Model``."""
         while not self._ready.is_set():  # polled, so that an engine told to end does not wait for a thread
             await asyncio.sleep(0.02)
         litellm = import_litellm()
+        to = route(litellm, self.name, self.api_base)
+        request = to.request(messages, self._sampling, self._budget) | {"stream": True, "timeout": SILENCE_SECONDS}
+        request |= {"stream_options": {"include_usage": True}, "num_retries": 0, "max_retries": 0}
+        if tools:
+            request["tools"] = list(tools)
         try:
-            stream = await litellm.acompletion(**self._request(litellm, messages, tools))
-            chunks = [chunk async for chunk in _shown(_unsilent(stream), on_piece)]
+            return await self._asked(litellm, to, request, on_piece)
         except TimeoutError:
             raise ModelRetryable(f"{self.name} sent nothing for {SILENCE_SECONDS:.0f} seconds.") from None
         except litellm.exceptions.openai.OpenAIError as error:
             raise explain(litellm, self.name, error) from error
-        return self._whole(litellm, chunks, messages)
 
-    def _request(self, litellm: ModuleType, messages: Sequence[Any], tools: Sequence[Any]) -> dict[str, Any]:
-        request: dict[str, Any] = {
-            "model": self.name,
-            "messages": list(messages),
-            "stream": True,
-            "stream_options": {"include_usage": True},
-            "timeout": SILENCE_SECONDS,
-            "num_retries": 0,
-            "max_retries": 0,
-        }
-        if tools:
-            request["tools"] = list(tools)
-        if self.api_base:
-            request |= self._own_server(litellm)
-        if self.name.startswith("hosted_vllm/"):
-            request |= {"logprobs": True, "extra_body": {"return_token_ids": True}}
-        return request
+    async def _asked(self, litellm: ModuleType, to: Route, request: dict[str, Any], on_piece: OnPiece) -> Answer:
+        """Ask; of a server of one's own what learning needs too, and without that if it refuses the first such request."""
+        if to.own and self._for_learning is not False:
+            more = {**request, "extra_body": {**request.get("extra_body", {}), **_FOR_LEARNING}}
+            try:
+                answer = await self._streamed(litellm, to, more, on_piece)
+            except (litellm.BadRequestError, litellm.UnprocessableEntityError) as error:
+                if self._for_learning or isinstance(explain(litellm, self.name, error), ContextTooLong):
+                    raise
+            else:
+                self._for_learning = True
+                return answer
+        answer = await self._streamed(litellm, to, request, on_piece)
+        self._for_learning = False
+        return answer
 
-    def _own_server(self, litellm: ModuleType) -> dict[str, Any]:
-        """Return what names a server of one's own; it is spoken to as OpenAI unless told otherwise, and may want no key."""
-        prefix = self.name.partition("/")[0]
-        provider = prefix if "/" in self.name and prefix in litellm.provider_list else "openai"
-        model = self.name if prefix == provider else f"{provider}/{self.name}"
-        key = os.environ.get(f"{provider.upper()}_API_KEY") or "none"
-        return {"model": model, "base_url": self.api_base, "api_key": key}
+    async def _streamed(self, litellm: ModuleType, to: Route, request: dict[str, Any], on_piece: OnPiece) -> Answer:
+        sent: dict[str, Any] = {}
 
-    def _whole(self, litellm: ModuleType, chunks: list[Any], messages: Sequence[Any]) -> Answer:
-        built = litellm.stream_chunk_builder(chunks, messages=list(messages))
-        if built is None or not built.choices:
+        def note(call: dict[str, Any]) -> None:
+            if call.get("log_event_type") == "pre_api_call":
+                sent.update(_sampling_in(call["additional_args"].get("complete_input_dict")))
+
+        stream = await litellm.acompletion(**request, logger_fn=note)
+        assembly, usage, model = Assembly(), None, ""
+        async for chunk in _unsilent(stream):
+            for piece in assembly.add(chunk):
+                on_piece(piece)
+            usage = getattr(chunk, "usage", None) or usage
+            model = chunk._hidden_params.get("provider_response_model") or chunk.model or model
+        if assembly.empty:
             raise ModelRetryable(f"{self.name} closed the stream without an answer.")
-        choice = built.choices[0]
-        usage = built.usage.model_dump() if getattr(built, "usage", None) else {}
-        choices = [chunk.choices[0] for chunk in chunks if chunk.choices]
-        priced = not self.api_base and "input_cost_per_token" in self._card()
+        return self._whole(to, assembly, usage, model, sent)
+
+    def _whole(self, to: Route, assembly: Assembly, usage: Any, model: str, sampling: dict[str, Any]) -> Answer:
+        told = counted(usage)
+        prompt, ids, logprobs = assembly.told.get("prompt_token_ids"), assembly.token_ids, assembly.logprobs
+        wrong = doubts(prompt, ids, logprobs, told)
+        kept, new = self._prompts.shorten(prompt) if prompt and "prompt" not in wrong else (0, None)
+        finish = "tool_calls" if assembly.message.get("tool_calls") and assembly.finish_reason == "stop" else ""
+        priced = told and not to.own and "input_cost_per_token" in self._listed()
         return Answer(
-            message=_message(choice.message),
-            finish_reason=choice.finish_reason or "stop",
-            model=built.model or self.name,
-            usage={key: value for key, value in usage.items() if isinstance(value, int)},
-            reasoning=getattr(choice.message, "reasoning_content", None) or "",
-            cost_usd=litellm.completion_cost(built, model=self.name) if priced else None,
-            token_ids=[token for c in choices for token in getattr(c, "token_ids", None) or ()] or None,
-            logprobs=[token.logprob for c in choices for token in _logprobs(c)] or None,
+            message=assembly.message,
+            finish_reason=finish or assembly.finish_reason or "stop",
+            model=model or self.name,
+            usage=told,
+            reasoning=assembly.reasoning,
+            cost_usd=getattr(usage, "cost", None) if priced else None,
+            token_ids=ids if ids and "ids" not in wrong else None,
+            logprobs=logprobs if logprobs and not {"ids", "logprobs"} & wrong.keys() else None,
+            sampling=sampling,
+            identity={"provider": to.provider} | self._card.identity | told_of(assembly.told),
+            prompt_tokens_kept=kept,
+            prompt_token_ids=new,
+            tokens_note="; ".join(wrong.values()),
         )
 
-    def _card(self) -> dict[str, Any]:
+    def _listed(self) -> dict[str, Any]:
         """Return what LiteLLM's price list says of the model."""
         costs = import_litellm().model_cost
         card: dict[str, Any] = costs.get(self.name) or costs.get(self.name.partition("/")[2]) or {}
@@ -160,76 +196,12 @@ async def _unsilent(stream: AsyncIterator[Any]) -> AsyncIterator[Any]:
         yield chunk
 
 
-async def _shown(chunks: AsyncIterator[Any], on_piece: OnPiece) -> AsyncIterator[Any]:
-    """Pass chunks on, telling what they hold piece by piece."""
-    names: dict[int, str] = {}
-    async for chunk in chunks:
-        yield chunk
-        if not chunk.choices:
-            continue
-        delta = chunk.choices[0].delta
-        if reasoning := getattr(delta, "reasoning_content", None):
-            on_piece(Piece("reasoning", reasoning))
-        if delta.content:
-            on_piece(Piece("text", delta.content))
-        for call in delta.tool_calls or ():
-            name = names[call.index] = names.get(call.index) or call.function.name or ""
-            on_piece(Piece("tool", call.function.arguments or "", call.index, name))
-
-
-def _message(message: Any) -> dict[str, Any]:
-    """Return the assistant message as it goes back; what a provider insists on getting back stays in it."""
-    plain: dict[str, Any] = {"role": "assistant", "content": message.content or ""}
-    if message.tool_calls:
-        plain["tool_calls"] = [
-            {
-                "id": call.id,
-                "type": "function",
-                "function": {"name": call.function.name or "", "arguments": call.function.arguments or ""},
-            }
-            for call in message.tool_calls
-        ]
-    if thinking := getattr(message, "thinking_blocks", None):
-        plain["thinking_blocks"] = thinking
-    return plain
-
-
-def _logprobs(choice: Any) -> Sequence[Any]:
-    logprobs = getattr(choice, "logprobs", None)
-    return getattr(logprobs, "content", None) or ()
-
-
-def explain(litellm: ModuleType, name: str, error: Exception) -> WarpsmithError:
-    """Return a provider's error as one of ours, in its own words."""
-    status = getattr(error, "status_code", None) or 0
-    said = _WRAPPING.sub("", str(error)).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-    said = said if said.endswith((".", "!", "?")) else f"{said}."
-    if isinstance(error, litellm.exceptions.ContextWindowExceededError) or status == 413 or _TOO_LONG.search(said):
-        return ContextTooLong(f"The conversation is too long for {name}: {said}")
-    if status == 500 and _NO_KEY.search(said):  # LiteLLM's own number: nobody was asked
-        return ModelRefused(f"{name} has no key: {said}", next_step=_SET_KEY)
-    reached = status and not (status == 500 and _NO_SERVER.search(said))
-    what = f"{name} answered {status}: {said}" if reached else f"{name} cannot be reached: {said}"
-    if status == 429 and _NO_CREDIT.search(said):
-        return ModelRefused(what, next_step="Check the account's credit, or choose another model with --model.")
-    if status in (408, 409, 425, 429) or status >= 500 or not status:
-        return ModelRetryable(what, _wait_seconds(error))
-    if status in (401, 403):
-        return ModelRefused(what, next_step=_SET_KEY)
-    return ModelRefused(what, next_step="Check the settings 'model' and 'api_base'.")
-
-
-def _wait_seconds(error: Exception) -> float | None:
-    """Return what Retry-After asks for, given in seconds or as a date."""
-    headers = getattr(getattr(error, "response", None), "headers", None) or {}
-    value = headers.get("retry-after")
-    if not value:
-        return None
-    try:
-        return max(0.0, float(value))
-    except ValueError:
-        pass
-    try:
-        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
-    except ValueError:
-        return None
+def _sampling_in(body: Any) -> dict[str, Any]:
+    """Return what a request's body says of sampling, wherever its dialect puts it."""
+    if not isinstance(body, dict):
+        return {}
+    parts = [body, *(part for key in _NESTED if isinstance(part := body.get(key), dict))]
+    found = {
+        name: part[alias] for part in parts for name, aliases in _SAMPLING.items() for alias in aliases if alias in part
+    }
+    return {name: value for name, value in found.items() if value is not None}

@@ -16,7 +16,7 @@ from agent.model import ContextTooLong, Model, ModelRefused, Piece, RunStopped
 from agent.redact import Redactor
 from agent.state import CUT_OFF
 from agent.stream import Stream
-from agent.tool_calls import ToolCall, understand
+from agent.tool_calls import ToolCall, parse_errors, understand
 from agent.tools.base import Tool, ToolResult
 
 EMPTY_LIMIT = 3
@@ -134,6 +134,12 @@ class Loop:
             cost_usd=answer.cost_usd,
             token_ids=answer.token_ids,
             logprobs=answer.logprobs,
+            prompt_tokens_kept=answer.prompt_tokens_kept,
+            prompt_token_ids=answer.prompt_token_ids,
+            tokens_note=answer.tokens_note,
+            sampling=answer.sampling,
+            identity=answer.identity,
+            parse_errors=parse_errors(calls),
         )
         self._stream.emit(event)
         return event, calls

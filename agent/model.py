@@ -7,7 +7,7 @@ exception, so that the loop knows whether to ask again.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Protocol
 
 from agent.events import EndReason, Event
@@ -37,9 +37,10 @@ class Answer:
 
     Attributes:
         message: As it goes back into the conversation: ``role``, ``content`` and, if there are any, ``tool_calls``.
-        usage: Tokens as the provider counted them; empty if it did not.
-        cost_usd: Null where no price is known.
-        token_ids, logprobs: Where the server gives them.
+        usage: Tokens as the provider counted them, with the keys of ``agent.usage.counted``; empty if it did not.
+        cost_usd: Null where no price is known; what was cached is priced as such.
+        token_ids, logprobs: Where the server gives them, and they agree with what it counted.
+        sampling, identity, prompt_tokens_kept, prompt_token_ids, tokens_note: See ``agent.events.ModelTurn``.
     """
 
     message: dict[str, Any]
@@ -50,6 +51,30 @@ class Answer:
     cost_usd: float | None = None
     token_ids: list[int] | None = None
     logprobs: list[float] | None = None
+    sampling: dict[str, Any] = field(default_factory=dict)
+    identity: dict[str, Any] = field(default_factory=dict)
+    prompt_tokens_kept: int = 0
+    prompt_token_ids: list[int] | None = None
+    tokens_note: str = ""
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How answers are sampled; what is null or empty is left to the provider. See ``Settings``."""
+
+    temperature: float | None = None
+    top_p: float | None = None
+    seed: int | None = None
+    max_output_tokens: int | None = None
+    reasoning_effort: str = ""
+
+    @classmethod
+    def of(cls, settings: Settings) -> Sampling:
+        """Return what the settings say."""
+        return cls(**{f.name: getattr(settings, f.name) for f in fields(cls)})
+
+
+DEFAULT_SAMPLING = Sampling()
 
 
 class ModelRetryable(ModelUnavailable):
@@ -130,4 +155,4 @@ def make_model(settings: Settings, device: str) -> Model:
         return ReplayModel(recording, device, settings.replay_delay)
     from agent.litellm_model import LiteLLMModel
 
-    return LiteLLMModel(settings.model, settings.api_base)
+    return LiteLLMModel(settings.model, settings.api_base, Sampling.of(settings), settings.context_tokens)

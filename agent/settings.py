@@ -18,9 +18,21 @@ import platformdirs
 from sandbox.errors import UsageError
 
 PROJECT_FILE = "warpsmith.toml"
-_AT_LEAST = {"turn_limit": 1, "context_tokens": 1, "replay_delay": 0}
-NOT_FROM_A_PROJECT = ("api_base", "home", "cache")
-"""A project that is only looked at must not send the developer's key to a server of its own, nor choose where files go."""
+_AT_LEAST = {
+    "turn_limit": 1,
+    "context_tokens": 1,
+    "replay_delay": 0,
+    "temperature": 0,
+    "top_p": 0,
+    "seed": 0,
+    "max_output_tokens": 1,
+}
+_OPTIONAL: Mapping[str, type] = {"temperature": float, "top_p": float, "seed": int, "max_output_tokens": int}
+"""Empty, these are left to the provider."""
+EFFORTS = ("", "none", "minimal", "low", "medium", "high", "xhigh", "max")
+NOT_FROM_A_PROJECT = ("api_base", "home", "cache", "max_output_tokens", "reasoning_effort")
+"""A project that is only looked at must not send the developer's key to a server of its own, nor choose where files go, nor
+make answers dearer."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +42,17 @@ class Settings:
     model: str = ""
     """LiteLLM model name, or replay:SESSION."""
     api_base: str = ""
-    """Base URL of an OpenAI-compatible server; empty for the provider's own."""
+    """Address of a server of one's own, of the kind that the model's name begins with; empty for the provider's."""
+    temperature: float | None = None
+    """How freely answers are sampled; empty for the provider's default, as for the four that follow."""
+    top_p: float | None = None
+    """Share of the likeliest tokens that answers are sampled from."""
+    seed: int | None = None
+    """Makes sampling repeatable where the provider can."""
+    max_output_tokens: int | None = None
+    """Most tokens of one answer."""
+    reasoning_effort: str = ""
+    """How long a reasoning model thinks: none, minimal, low, medium, high, xhigh or max."""
     turn_limit: int = 150
     """Answers of the model in one run (200 for evaluation)."""
     context_tokens: int = 131_072
@@ -114,7 +136,9 @@ def _read(path: Path) -> Mapping[str, Any]:
 
 def _typed(key: str, value: Any, origin: str) -> Any:
     """Convert a value to its setting's type; text comes from the environment, other types from files."""
-    kind = type(getattr(Settings, key))
+    if key in _OPTIONAL and value in (None, ""):
+        return None
+    kind: Any = _OPTIONAL.get(key) or type(getattr(Settings, key))
     try:
         if issubclass(kind, Path):
             return Path(value).expanduser().absolute()
@@ -127,6 +151,8 @@ def _typed(key: str, value: Any, origin: str) -> Any:
             where=origin,
             next_step="Give one such as http://127.0.0.1:8000/v1.",
         )
+    if key == "reasoning_effort" and converted not in EFFORTS:
+        raise UsageError(f"'{key}' must be one of {', '.join(EFFORTS[1:])}, not {value!r}.", where=origin)
     if key in _AT_LEAST and converted < _AT_LEAST[key]:
         raise UsageError(f"'{key}' must be at least {_AT_LEAST[key]}, not {value!r}.", where=origin)
     return converted

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,9 +51,23 @@ def understand(
         call = _parse(call_id, name, text, tools, cut)
         calls.append(call)
         arguments = "{}" if call.unparsed else text
-        back.append({"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}})
+        back.append({**sent, "id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}})
     plain = {key: value for key, value in message.items() if key != "tool_calls"}
     return ({**plain, "tool_calls": back} if back else plain), calls
+
+
+def parse_errors(calls: Sequence[ToolCall]) -> list[dict[str, str]]:
+    """Return the calls that could not be understood: which, what the model wrote, and what is wrong with it."""
+    return [
+        {
+            "call_id": call.id,
+            "tool": call.name,
+            "raw": call.arguments["_raw"] if call.unparsed else json.dumps(call.arguments, ensure_ascii=False),
+            "problem": call.problem,
+        }
+        for call in calls
+        if call.problem
+    ]
 
 
 def _parse(call_id: str, name: str, text: str, tools: Mapping[str, Tool], cut: bool) -> ToolCall:
