@@ -1,0 +1,30 @@
+"""What the stopwatch sees to, so that a call takes the same time in whatever pattern of calls."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+HARNESS = Path(__file__).resolve().parents[3] / "sandbox" / "harness"
+FAULTS = """
+import resource
+import torch
+from warpsmith_harness.timing import CpuStopwatch
+
+def faults_of(calls):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(calls):
+        outputs = [torch.empty(8 << 20, dtype=torch.uint8).fill_(1) for _ in range(3)]
+        del outputs
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+CpuStopwatch()
+faults_of(2)
+print(faults_of(10))
+"""
+
+
+def test_memory_that_a_call_frees_is_not_faulted_in_again_by_the_next() -> None:
+    program = [sys.executable, "-W", "ignore", "-c", FAULTS]
+    ran = subprocess.run(program, env={"PYTHONPATH": str(HARNESS)}, capture_output=True, text=True, check=True)
+    pages_of_one_call = (24 << 20) // 4096
+    assert int(ran.stdout) < pages_of_one_call
