@@ -92,6 +92,24 @@ class Redo(Command):
 
 
 @dataclass(frozen=True)
+class AnswerPermission(Command):
+    """Answer ``permission_asked``: ``scope`` is that of the choice taken; ``reason`` tells the agent why it was rejected."""
+
+    type: ClassVar[str] = "answer_permission"
+    call_id: str
+    scope: str
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class SetMode(Command):
+    """Choose a permission mode: ``read-only``, ``ask`` or ``auto``."""
+
+    type: ClassVar[str] = "set_mode"
+    mode: str
+
+
+@dataclass(frozen=True)
 class Close(Command):
     """End the engine: the run is interrupted, everything is on disk already."""
 
@@ -99,7 +117,20 @@ class Close(Command):
 
 
 _TYPES: dict[str, type[Command]] = {
-    command.type: command for command in (Run, Steer, Interrupt, AcceptHunk, RejectHunk, Land, Undo, Redo, Close)
+    command.type: command
+    for command in (
+        Run,
+        Steer,
+        Interrupt,
+        AcceptHunk,
+        RejectHunk,
+        Land,
+        Undo,
+        Redo,
+        AnswerPermission,
+        SetMode,
+        Close,
+    )
 }
 
 

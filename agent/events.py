@@ -263,9 +263,10 @@ class HunkRejected(Event):
 
 @_event("steered")
 class Steered(Event):
-    """The developer told the agent something."""
+    """The developer told the agent something; ``skill`` is the skill they gave with it, as the agent is told it."""
 
     text: str
+    skill: str = ""
 
 
 @_event("interrupted")
@@ -326,6 +327,47 @@ class ErrorEvent(Event):
     what: str
     where: str = ""
     next_step: str = ""
+
+
+# --- permissions ---------------------------------------------------------------------------------------------------
+
+
+@_event("permission_asked")
+class PermissionAsked(Event):
+    """A tool call waits for the developer's word. A session that is resumed asks anew.
+
+    Attributes:
+        what: The literal command, or one line a file with its added and removed lines.
+        why: The agent's last sentence before the call.
+        choices: ``{"scope", "text", "pattern"}`` each; ``scope`` is ``once``, ``session``, ``project`` or ``reject``, ``text``
+            says what is allowed by it, and ``pattern`` is the rule that would be kept, empty where none is.
+        detail: The whole change as a unified diff, for a call that changes a file.
+    """
+
+    call_id: str
+    tool: str
+    what: str
+    why: str
+    choices: list[dict[str, str]]
+    detail: str = ""
+
+
+@_event("permission_answered")
+class PermissionAnswered(Event):
+    """The developer answered. ``scope`` and ``pattern`` are those of the choice taken; ``reason`` why it was rejected."""
+
+    call_id: str
+    decision: Literal["allow", "reject"]
+    scope: str
+    pattern: str = ""
+    reason: str = ""
+
+
+@_event("mode_changed")
+class ModeChanged(Event):
+    """The developer chose another permission mode: ``read-only``, ``ask`` or ``auto``."""
+
+    mode: str
 
 
 # --- live only -----------------------------------------------------------------------------------------------------
