@@ -1,8 +1,9 @@
-"""List, show, resume and prune sessions.
+"""List, show, resume, export and prune sessions.
 
 warpsmith sessions                    list them, newest first
 warpsmith sessions show SESSION       attempts, decisions and how it ended (--json: its events)
 warpsmith sessions resume SESSION     open it in the IDE again (--headless: let the agent go on without a screen)
+warpsmith sessions export SESSION...  as atif, messages, preferences, verl or verl-tasks: --format F [--out FILE]
 warpsmith sessions prune              delete old ones (never one that is open, or whose landing stands)
 
 SESSION is 'last', a folder, or the beginning of an id.
@@ -21,6 +22,7 @@ from agent.outcome import best_line, next_line
 from agent.session import SessionSummary, find_session, list_sessions, name_model, open_session, prune, summarise
 from agent.state import SessionState
 from agent.store import read_events
+from app.commands import exporting
 from app.commands.options import settings_from
 from app.report import mark
 from sandbox.errors import ExitCode
@@ -36,7 +38,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         target.add_argument("--home", metavar="DIR", default=argparse.SUPPRESS, help="where sessions are kept")
         target.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON")
     actions = parser.add_subparsers(metavar="ACTION")
-    for name, action in (("list", list_all), ("show", show), ("resume", resume), ("prune", delete)):
+    named = {"list": list_all, "show": show, "resume": resume, "export": exporting.export, "prune": delete}
+    for name, action in named.items():
         each = actions.add_parser(name, parents=[shared])
         each.set_defaults(action=action)
         if name in ("show", "resume"):
@@ -47,6 +50,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
                 "--api-base", metavar="URL", default="", help="its server, if it is not its provider's own"
             )
             each.add_argument("--headless", action="store_true", help="let the agent go on without a screen")
+        if name == "export":
+            exporting.add_options(each)
         if name == "prune":
             each.add_argument("--older-than", type=_days, default=30, metavar="DAYS", help="default 30")
 

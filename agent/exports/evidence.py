@@ -1,0 +1,66 @@
+"""What an export says of a verdict and of the developer's decisions: short, of plain values, with the same keys always.
+
+The same keys and types in every row, null where there is nothing to say, are what column stores need.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agent import events as ev
+from agent.exports.trajectory import Trajectory
+from agent.state import Judged, SessionState
+
+DECISIONS = (ev.HunkAccepted, ev.HunkRejected, ev.Steered, ev.Landed, ev.Undone)
+"""What the developer did about the agent's work."""
+
+
+def measured(judged: Judged) -> dict[str, Any]:
+    """Return what was measured of an attempt, with the interval, the hash of what was timed, and the device."""
+    verdict, profile = judged.verdict, judged.verdict.profile
+    gain = profile.speedup.get("eager") if profile else None
+    return {
+        "attempt": judged.attempt,
+        "tier": verdict.tier,
+        "correct": verdict.correct,
+        "reward": verdict.reward,
+        "reason": verdict.reason,
+        "speedup": None if gain is None else gain.ratio,
+        "low": None if gain is None else gain.low,
+        "high": None if gain is None else gain.high,
+        "candidate_sha256": verdict.candidate_sha256,
+        "device": str(verdict.environment.get("device", "")),
+    }
+
+
+def decided(state: SessionState, attempt: int) -> str:
+    """Return ``accepted``, ``rejected``, ``mixed`` or nothing: what the developer decided on an attempt as a whole.
+
+    Accepted is what stands in their project without a hunk missing, or what they accepted hunks of and rejected none;
+    rejected what they rejected hunks of and took none.
+    """
+    reasons = [reason for (number, _, _), reason in state.decisions.items() if number == attempt]
+    standing = [state.landings[n] for n in state.landings_standing if state.landings[n].attempt == attempt]
+    taken = None in reasons or bool(standing)
+    refused = any(reason is not None for reason in reasons) or any(landed.partial for landed in standing)
+    if taken and refused:
+        return "mixed"
+    return "accepted" if taken else "rejected" if refused else ""
+
+
+def facts(trajectory: Trajectory) -> dict[str, Any]:
+    """Return where a row comes from and what its session came to."""
+    session = trajectory.session
+    return {
+        "session": session.id,
+        "task": session.title,
+        "source_sha256": trajectory.source_sha256,
+        "model": session.settings.model,
+        "device": session.device,
+        "ended": trajectory.ended,
+        "truncated": trajectory.ended != ev.EndReason.FINISHED,
+        "turns": len(trajectory.turns),
+        "attempts": len(trajectory.state.judged),
+        "reward": trajectory.reward,
+        "last_reward": trajectory.last_reward,
+    }
