@@ -72,8 +72,8 @@ def _promises(spec: TaskSpec) -> Iterator[str]:
 
 
 def kernel_rules(spec: TaskSpec) -> str:
-    """Return how kernels are written and what a candidate may do, for whoever writes one."""
-    return f"{_kernels(spec)}\n\n{_rules(spec)}"
+    """Return how kernels are written, what a candidate may do, and what it is held to, for whoever writes one."""
+    return "\n\n".join([_kernels(spec), _rules(spec), *_promises(spec)])
 
 
 def shows_whole(source: str) -> bool:

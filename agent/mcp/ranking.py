@@ -10,12 +10,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from agent.settings import Settings
-from sandbox.errors import InternalError, UsageError
+from agent.tools.base import ToolProblem
+from sandbox.errors import InternalError
 
 _START = "import sys; from warpsmith import main; sys.exit(main())"
 _END_SECONDS = 40.0
 """Longer than the command takes to end the script politely."""
 _SHOWN = 15
+_LAST_LINES = 30
 
 
 async def rank_script(
@@ -24,7 +26,7 @@ async def rank_script(
     """Run a script, and return the ranking in words; cancelling ends the script.
 
     Raises:
-        UsageError: It could not be run, or called no module; the text is the command's own.
+        ToolProblem: It could not be run, or called no module: what the script and the command said last.
     """
     options = ["--json", "--no-open", f"--seconds={seconds:g}", f"--measure={measure}", f"--home={settings.home}"]
     options += [f"--cache={settings.cache}", f"--device={settings.device}"]
@@ -44,7 +46,7 @@ async def rank_script(
         await _end(process)
         raise
     if status:
-        raise UsageError(told or f"The command ended with {status}.", where=command)
+        raise ToolProblem(told or f"The command ended with {status}, and said nothing.")
     try:
         return ranking_text(json.loads(output))
     except ValueError as error:
@@ -71,15 +73,15 @@ async def _whole(pipe: asyncio.StreamReader | None) -> bytes:
 
 
 async def _told(pipe: asyncio.StreamReader | None, say: Callable[[str], None]) -> str:
-    """Pass on what the command narrates, and return what it says of its end."""
+    """Pass on what the command narrates, and return the last of what it and the script printed."""
     last: list[str] = []
     while pipe is not None and (line := await _line(pipe)):
         text = line.decode(errors="replace").rstrip()
         if text.startswith("hotspots "):
             say(text.removeprefix("hotspots "))
-        last = [*last[-19:], text]
-    error = next((at for at, text in enumerate(last) if text.startswith("error: ")), 0)
-    return "\n".join(last[error:]).removeprefix("error: ")
+        else:
+            last = [*last[-_LAST_LINES:], text]
+    return "\n".join(last)
 
 
 async def _line(pipe: asyncio.StreamReader) -> bytes:
