@@ -43,6 +43,9 @@ _IMPORTING = threading.Lock()
 class LiteLLMModel:
     """Asks the provider that a LiteLLM model name stands for.
 
+    Attributes:
+        warm: The thread that makes ready to ask; ended, what a server tells of itself is known too.
+
     Args:
         name: Such as ``anthropic/claude-sonnet-4-5``.
         api_base: Address of a server of one's own, of the kind the name's prefix says; empty for the provider's. A bare
@@ -62,7 +65,8 @@ class LiteLLMModel:
         self._prompts = PromptTokens()
         self._for_learning: bool | None = None
         self._ready = threading.Event()
-        threading.Thread(target=self._warm_up, name="import litellm", daemon=True).start()
+        self.warm = threading.Thread(target=self._warm_up, name="import litellm", daemon=True)
+        self.warm.start()
 
     def _warm_up(self) -> None:
         try:
@@ -133,7 +137,7 @@ class LiteLLMModel:
             model = chunk._hidden_params.get("provider_response_model") or chunk.model or model
         if assembly.empty:
             raise ModelRetryable(f"{self.name} closed the stream without an answer.")
-        return self._whole(to, assembly, usage, model, sent)
+        return self._whole(to, assembly, usage if _counted(stream) else None, model, sent)
 
     def _whole(self, to: Route, assembly: Assembly, usage: Any, model: str, sampling: dict[str, Any]) -> Answer:
         told = counted(usage)
@@ -194,6 +198,11 @@ async def _unsilent(stream: AsyncIterator[Any]) -> AsyncIterator[Any]:
         except StopAsyncIteration:
             return
         yield chunk
+
+
+def _counted(stream: Any) -> bool:
+    """Whether the provider counted tokens, which LiteLLM does where it did not."""
+    return any(getattr(chunk, "usage", None) is not None for chunk in stream.chunks)
 
 
 def _sampling_in(body: Any) -> dict[str, Any]:

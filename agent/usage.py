@@ -17,9 +17,9 @@ def counted(usage: Any) -> dict[str, int]:
     - ``total_tokens``: input and output.
 
     Args:
-        usage: LiteLLM's ``Usage``; null or one that the provider did not report gives an empty result.
+        usage: LiteLLM's ``Usage``, or null for an empty result.
     """
-    if usage is None or type(usage).__name__ == "UnreportedUsage":
+    if usage is None:
         return {}
     told = usage.model_dump()
     read, wrote = told.get("prompt_tokens_details") or {}, told.get("completion_tokens_details") or {}

@@ -7,6 +7,7 @@ answer that takes its time. What is on the wire is a dialect's matter, one file 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import threading
@@ -52,7 +53,7 @@ class Reply:
     Attributes:
         text, reasoning, calls: What is streamed, in that order reversed for reasoning (it comes first).
         signature: What proves the reasoning to the provider that gave it.
-        finish: Finish reason in the dialect's own words; derived when empty.
+        finish: Finish reason in the dialect's own words; derived when empty; ``none`` ends the stream without one.
         tokens: The usage told; null for none.
         pause: Seconds between two chunks.
         drop_after: Cut the connection after this many chunks.
@@ -84,10 +85,12 @@ class Dialect(ABC):
 
     Attributes:
         model_list: What is answered to a GET of the models; null for 404.
+        unanswered: End of a path that a client may also ask and that is answered 404.
     """
 
     content_type = "text/event-stream"
     model_list: dict[str, Any] | None = None
+    unanswered = "/none"
 
     @abstractmethod
     def frames(self, reply: Reply, request: dict[str, Any]) -> Iterator[bytes]:
@@ -178,6 +181,10 @@ def _handler(server: ProviderServer) -> type[BaseHTTPRequestHandler]:
         def log_message(self, *args: object) -> None:
             """Stay silent."""
 
+        def handle(self) -> None:
+            with contextlib.suppress(ConnectionResetError):  # a client that gave up
+                super().handle()
+
         def do_GET(self) -> None:
             body = server.dialect.model_list if self.path.endswith("/models") else None
             self._json(200 if body else 404, body or {"error": {"message": "not found"}}, {})
@@ -208,23 +215,24 @@ def _handler(server: ProviderServer) -> type[BaseHTTPRequestHandler]:
         def _stream(self, reply: Reply, request: dict[str, Any]) -> None:
             self.send_response(200)
             self.send_header("Content-Type", server.dialect.content_type)
-            self.send_header("Connection", "close")
+            self.send_header("Transfer-Encoding", "chunked")  # so that an end before its time can be told from the end
             for name, value in reply.headers.items():
                 self.send_header(name, value)
             self.end_headers()
-            self.close_connection = True
             for number, frame in enumerate(server.dialect.frames(reply, request)):
                 if number == reply.drop_after:
                     self.connection.shutdown(socket.SHUT_RDWR)
+                    self.close_connection = True
                     return
                 if number == reply.fail_after:
                     self._send(server.dialect.failure(reply))
-                    return
+                    break
                 self._send(frame)
                 time.sleep(reply.pause)
+            self.wfile.write(b"0\r\n\r\n")
 
         def _send(self, frame: bytes) -> None:
-            self.wfile.write(frame)
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(frame), frame))
             self.wfile.flush()
 
     return Handler

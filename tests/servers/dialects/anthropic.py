@@ -38,6 +38,8 @@ class Anthropic(Dialect):
         yield self._event("ping")
         for index, block in enumerate(self._blocks(reply)):
             yield from self._block(index, *block)
+        if reply.finish == "none":
+            return
         stop = reply.finish or ("tool_use" if reply.calls else "end_turn")
         delta = {"stop_reason": stop, "stop_sequence": None}
         yield self._event("message_delta", delta=delta, usage={"output_tokens": tokens.output})

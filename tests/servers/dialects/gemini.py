@@ -60,9 +60,10 @@ class Gemini(Dialect):
     def refusal(self, request: dict[str, Any]) -> Reply | None:
         """Refuse a function response that follows no function call."""
         called = 0
-        for content in request["contents"]:
-            called += sum("functionCall" in part for part in content["parts"])
-            called -= sum("functionResponse" in part or "function_response" in part for part in content["parts"])
+        for part in (part for content in request["contents"] for part in content["parts"]):
+            called += ("functionCall" in part or "function_call" in part) - (
+                "functionResponse" in part or "function_response" in part
+            )
             if called < 0:
                 return Reply(status=400, error={"message": "function response turn must follow a function call turn"})
         return None

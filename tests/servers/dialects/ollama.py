@@ -13,6 +13,7 @@ class Ollama(Dialect):
     """The dialect."""
 
     content_type = "application/x-ndjson"
+    unanswered = "/api/show"
 
     def frames(self, reply: Reply, request: dict[str, Any]) -> Iterator[bytes]:
         head = {"model": request["model"], "created_at": "2026-01-01T00:00:00.000000Z"}
@@ -24,6 +25,8 @@ class Ollama(Dialect):
             )
         for message in messages:
             yield _line({**head, "message": {"role": "assistant", **message}, "done": False})
+        if reply.finish == "none":
+            return
         last = {
             **head,
             "message": {"role": "assistant", "content": ""},

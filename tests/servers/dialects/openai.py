@@ -24,7 +24,7 @@ class Quirks:
         object_arguments: And their arguments as an object, not as text.
         letters: Everything comes letter by letter, names and ids repeated in every piece of a call.
         comments: Comments are sent between the events, as proxies do to keep a connection alive.
-        finish: The finish reason whatever the answer; ``none`` for none at all.
+        finish: The finish reason, whatever the answer.
         empty_choices: Chunks without choices come between.
         refuses: Fields of a request that are answered with 400.
     """
@@ -59,8 +59,9 @@ class OpenAI(Dialect):
                 yield sse({**head, "choices": []})
             yield sse({**head, "choices": [{"index": 0, "delta": delta, "finish_reason": None, **reply.extra}]})
         finish = self.quirks.finish or reply.finish or ("tool_calls" if reply.calls else "stop")
-        if finish != "none":
-            yield sse({**head, "choices": [{"index": 0, "delta": {}, "finish_reason": finish}]})
+        if finish == "none":
+            return
+        yield sse({**head, "choices": [{"index": 0, "delta": {}, "finish_reason": finish}]})
         if reply.tokens is not None and (request.get("stream_options") or {}).get("include_usage"):
             yield sse({**head, "choices": [], "usage": self.usage(reply, request)})
         yield b"data: [DONE]\n\n"
