@@ -37,9 +37,7 @@ _ACTIONS = ("list", "check", "retune", "undo")
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument(
-        "action", metavar="ACTION", nargs="?", choices=_ACTIONS, default="list", help="list, check, retune or undo"
-    )
+    parser.add_argument("action", metavar="ACTION", nargs="?", default="list", help="list, check, retune or undo")
     parser.add_argument("name", metavar="NAME", nargs="?", help="a landing")
     parser.add_argument(
         "--project", metavar="DIR", type=Path, default=Path(), help="the project (default: where you are)"
@@ -83,7 +81,13 @@ def main(options: argparse.Namespace) -> ExitCode:
 
 
 def _require_fitting(options: argparse.Namespace) -> None:
-    """Refuse a name that is missing or too much, and an option of another action."""
+    """Refuse what is no action, a name that is missing or too much, and an option of another action."""
+    if options.action not in _ACTIONS:
+        raise UsageError(
+            f"{options.action!r} is no action: there are {', '.join(_ACTIONS)}.",
+            where="command line",
+            next_step=f"A landing is named behind one: warpsmith landed check {options.action}",
+        )
     if options.action in ("retune", "undo") and not options.name:
         raise UsageError(
             f"Which landing to {options.action} is not said.",

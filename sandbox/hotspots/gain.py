@@ -91,15 +91,21 @@ def measure_gains(
     """
     found: dict[str, Gain] = {}
     end = time.monotonic() + how.seconds
-    for each in [hotspot for hotspot in hotspots if not hotspot.unopened][: how.count]:
+    chosen = [hotspot for hotspot in hotspots if not hotspot.unopened][: how.count]
+    for number, each in enumerate(chosen, 1):
         left = end - time.monotonic()
         if each.key not in captures:
             found[each.key] = Gain(unknown="it was not captured")
         elif left <= 0:
             found[each.key] = Gain(unknown="there was no time left")
         else:
-            found[each.key] = _measure(captures[each.key], each, how, left, say)
+            called = f"{each.name} ({number} of {len(chosen)})"
+            found[each.key] = _measure(captures[each.key], each, how, left, _speaking_of(called, say))
     return found
+
+
+def _speaking_of(called: str, say: Say) -> Say:
+    return lambda text: say(f"{called}: {text}")
 
 
 def _measure(capture: Path, hotspot: Hotspot, how: Measuring, seconds: float, say: Say) -> Gain:
@@ -115,7 +121,7 @@ def _measure(capture: Path, hotspot: Hotspot, how: Measuring, seconds: float, sa
                 isolation=best_isolation(how.isolation or None),
                 cache=how.cache,
                 scratch=scratch,
-                progress=lambda stage: say(f"{hotspot.name}: {stage.text}"),
+                progress=lambda stage: say(stage.text),
                 limits=limits,
             )
             with judge:

@@ -183,3 +183,9 @@ def test_a_scratch_folder_goes_with_its_owner_and_others_stay(tmp_path: Path, mo
             assert inner.is_dir()
         assert not inner.exists()
     assert [path.name for path in tmp_path.iterdir()] == ["yours"]
+
+
+def test_a_landing_named_without_an_action_is_told_where_it_goes(cli: Cli) -> None:
+    done = cli.run("landed", "Block")
+    done.says("'Block' is no action", "warpsmith landed check Block")
+    assert done.code == 2
