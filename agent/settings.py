@@ -15,6 +15,8 @@ from typing import Any
 
 import platformdirs
 
+from agent.permissions.modes import MODES
+from agent.permissions.rules import parse_rule
 from sandbox.errors import UsageError
 
 PROJECT_FILE = "warpsmith.toml"
@@ -30,9 +32,11 @@ _AT_LEAST = {
 _OPTIONAL: Mapping[str, type] = {"temperature": float, "top_p": float, "seed": int, "max_output_tokens": int}
 """Empty, these are left to the provider."""
 EFFORTS = ("", "none", "minimal", "low", "medium", "high", "xhigh", "max")
-NOT_FROM_A_PROJECT = ("api_base", "home", "cache", "max_output_tokens", "reasoning_effort")
+JOINED = ("allow", "ask", "deny")
+"""Lists to which every source adds, so that a project can forbid more and nothing can forbid less."""
+NOT_FROM_A_PROJECT = ("permission_mode", "allow", "api_base", "home", "cache", "max_output_tokens", "reasoning_effort")
 """A project that is only looked at must not send the developer's key to a server of its own, nor choose where files go, nor
-make answers dearer."""
+make answers dearer or loosen what may be done without asking."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,14 @@ class Settings:
     """Where sessions are kept."""
     cache: Path = Path(platformdirs.user_cache_dir("warpsmith"))
     """Where compiled kernels are kept."""
+    permission_mode: str = "auto"
+    """What the agent may do without asking: read-only, ask, or auto (all that its sandbox holds)."""
+    allow: tuple[str, ...] = ()
+    """Rules for calls that need no asking in ask mode, such as Bash(make *) or Write(kernels/**)."""
+    ask: tuple[str, ...] = ()
+    """Rules for calls to ask about in every mode; a project can add some."""
+    deny: tuple[str, ...] = ()
+    """Rules for calls that are never made; a project can add some."""
     replay_delay: float = 0.0
     """Seconds a replayed answer takes to stream, so that it can be followed."""
     origins: Mapping[str, str] = field(default_factory=dict, compare=False)
@@ -115,7 +127,8 @@ def load_settings(command_line: Mapping[str, Any], project: Path | None = None) 
                     where=origin,
                     next_step=f"Set it in {user_file}, as WARPSMITH_{key.upper()} or on the command line.",
                 )
-            values[key] = _typed(key, value, origin)
+            typed = _typed(key, value, origin)
+            values[key] = (*values.get(key, ()), *typed) if key in JOINED else typed
             origins[key] = origin
     return Settings(**values, origins=origins)
 
@@ -138,6 +151,8 @@ def _typed(key: str, value: Any, origin: str) -> Any:
     """Convert a value to its setting's type; text comes from the environment, other types from files."""
     if key in _OPTIONAL and value in (None, ""):
         return None
+    if key in JOINED:
+        return _rules(key, value, origin)
     kind: Any = _OPTIONAL.get(key) or type(getattr(Settings, key))
     try:
         if issubclass(kind, Path):
@@ -151,8 +166,19 @@ def _typed(key: str, value: Any, origin: str) -> Any:
             where=origin,
             next_step="Give one such as http://127.0.0.1:8000/v1.",
         )
+    if key == "permission_mode" and converted not in MODES:
+        raise UsageError(f"'{key}' must be one of {', '.join(MODES)}, not {value!r}.", where=origin)
     if key == "reasoning_effort" and converted not in EFFORTS:
         raise UsageError(f"'{key}' must be one of {', '.join(EFFORTS[1:])}, not {value!r}.", where=origin)
     if key in _AT_LEAST and converted < _AT_LEAST[key]:
         raise UsageError(f"'{key}' must be at least {_AT_LEAST[key]}, not {value!r}.", where=origin)
     return converted
+
+
+def _rules(key: str, value: Any, origin: str) -> tuple[str, ...]:
+    """Return rules from a list, or from the environment's text with one a line."""
+    texts = [line for line in value.splitlines() if line.strip()] if isinstance(value, str) else value
+    try:
+        return tuple(str(parse_rule(text)) for text in texts)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise UsageError(f"'{key}' must be a list of rules: {error}.", where=origin) from error

@@ -65,3 +65,24 @@ def test_a_project_cannot_send_keys_or_files_elsewhere(tmp_path: Path, key: str)
     (tmp_path / "warpsmith.toml").write_text(f'{key} = "elsewhere"')
     with pytest.raises(UsageError, match=f"may not set '{key}'"):
         load_settings({}, project=tmp_path)
+
+
+def test_a_project_can_forbid_more_and_allow_nothing(tmp_path: Path, user_config: Path) -> None:
+    user_config.write_text('permission_mode = "ask"\nallow = ["Bash(make *)"]\ndeny = ["Bash(curl *)"]')
+    (tmp_path / "warpsmith.toml").write_text('ask = ["Write"]\ndeny = ["Bash(git push *)"]')
+    found = load_settings({}, project=tmp_path)
+    assert (found.permission_mode, found.allow, found.ask) == ("ask", ("Bash(make *)",), ("Write",))
+    assert found.deny == ("Bash(curl *)", "Bash(git push *)")
+    assert Settings.from_json(found.to_json()) == found
+    for line in ('permission_mode = "auto"', 'allow = ["Bash"]'):
+        (tmp_path / "warpsmith.toml").write_text(line)
+        with pytest.raises(UsageError, match="A project may not set"):
+            load_settings({}, project=tmp_path)
+
+
+@pytest.mark.parametrize("line", ['permission_mode = "yolo"', 'deny = ["Bash("]', "deny = 3", "deny = [3]"])
+def test_modes_and_rules_are_checked_where_they_are_written(user_config: Path, line: str) -> None:
+    user_config.write_text(line)
+    with pytest.raises(UsageError) as caught:
+        load_settings({})
+    assert caught.value.where == str(user_config)

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.tools.search import glob_regex
+from agent.globs import glob_regex
 
 from .conftest import Hands
 
