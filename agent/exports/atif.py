@@ -10,8 +10,10 @@ Source: the models of ``harbor.models.trajectories`` (Apache-2.0), which ``tests
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any
 
 from agent import events as ev
@@ -28,10 +30,11 @@ Step = dict[str, Any]
 def rows(trajectories: Iterable[Trajectory], note: Note) -> Iterator[dict[str, Any]]:
     """Yield the documents of each session, in order."""
     for trajectory in answered(trajectories, note):
-        ids = trajectory.prompt_ids
-        for number in range(len(trajectory.segments)):
-            done = sum(map(len, trajectory.segments[:number]))
-            yield _document(trajectory, number, ids[done:])
+        ids, earlier = iter(trajectory.prompt_ids), _Known()
+        for number, segment in enumerate(trajectory.segments):
+            steps = _steps(trajectory, segment, list(islice(ids, len(segment))), earlier)
+            yield _document(trajectory, number, steps)
+            earlier.learn((*segment[-1].conversation, *segment[-1].told))
 
 
 def file_name(document: Mapping[str, Any]) -> str:
@@ -39,9 +42,21 @@ def file_name(document: Mapping[str, Any]) -> str:
     return f"{document['trajectory_id']}.json"
 
 
-def _document(trajectory: Trajectory, number: int, ids: list[list[int] | None]) -> dict[str, Any]:
+class _Known:
+    """The messages of earlier documents."""
+
+    def __init__(self) -> None:
+        self._texts: set[str] = set()
+
+    def learn(self, messages: Iterable[Message]) -> None:
+        self._texts.update(json.dumps(message, sort_keys=True) for message in messages)
+
+    def __contains__(self, message: Message) -> bool:
+        return bool(self._texts) and json.dumps(message, sort_keys=True) in self._texts
+
+
+def _document(trajectory: Trajectory, number: int, steps: list[Step]) -> dict[str, Any]:
     segments, session = trajectory.segments, trajectory.session
-    steps = _steps(trajectory, number, ids)
     document: dict[str, Any] = {
         "schema_version": VERSION,
         "session_id": session.id,
@@ -73,11 +88,9 @@ def _identifier(session: str, number: int) -> str:
     return session if number == 0 else f"{session}-{number + 1}"
 
 
-def _steps(trajectory: Trajectory, number: int, ids: list[list[int] | None]) -> list[Step]:
+def _steps(trajectory: Trajectory, segment: list[Turn], ids: list[list[int] | None], earlier: _Known) -> list[Step]:
     """Walk over a segment's conversation, and hang on each step what came of it."""
-    segment = trajectory.segments[number]
-    earlier = [m for s in trajectory.segments[:number] for m in (*s[-1].conversation, *s[-1].told)]
-    answers = {len(turn.messages): (turn, prompt) for turn, prompt in zip(segment, ids, strict=False)}
+    answers = {len(turn.messages): (turn, prompt) for turn, prompt in zip(segment, ids, strict=True)}
     origins = _origins(trajectory)
     steps: list[Step] = []
     for index, message in enumerate((*segment[-1].conversation, *segment[-1].told)):

@@ -138,6 +138,9 @@ def _by_time(one: _Side, other: _Side, note: Note) -> _Preferred | None:
             continue
         swapped = _interval(first[1].verdict)[0] < _interval(second[1].verdict)[0]
         sides = (other, second, one, first) if swapped else (one, first, other, second)
+        if decided(sides[0].trajectory.state, sides[1][1].attempt) == "rejected":
+            why = "The faster of two attempts is one that the developer refused."
+            continue
         return _Preferred("faster", *sides)
     note(why)
     return None

@@ -7,6 +7,7 @@ because the conversation was compacted or begun anew, a new segment starts.
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -41,6 +42,7 @@ class Turn:
         messages: The conversation it was asked with, as it was sent.
         tools: The schemas sent with it.
         prompt_sha256: Hash of the two, made again.
+        told: Messages that came after it in the same conversation: results of its calls, and what the user said.
         after: What happened until the next answer, in order.
     """
 
@@ -49,6 +51,7 @@ class Turn:
     messages: tuple[Message, ...]
     tools: list[dict[str, Any]]
     prompt_sha256: str
+    told: tuple[Message, ...]
     after: tuple[StoredEvent, ...]
 
     @property
@@ -60,12 +63,6 @@ class Turn:
     def conversation(self) -> tuple[Message, ...]:
         """The prompt and the answer."""
         return (*self.messages, self.event.message)
-
-    @property
-    def told(self) -> tuple[Message, ...]:
-        """What the model was to be told after this answer: results of its calls, and messages of the user's role."""
-        events = (stored.event for stored in self.after)
-        return tuple(e.message for e in events if isinstance(e, ev.ToolFinished | ev.UserMessage))
 
     @property
     def attempts(self) -> list[ev.Attempt]:
@@ -166,13 +163,24 @@ def read_trajectory(folder: Path, note: Note) -> Trajectory:
 def _folded(session: Session, stored: list[StoredEvent]) -> Trajectory:
     state, turns, ended = SessionState(), [], ""
     starts = [index for index, each in enumerate(stored) if isinstance(each.event, ev.ModelTurn)]
-    ends = dict(zip(starts, [*starts[1:], len(stored)], strict=True))
-    for index, each in enumerate(stored):
-        if isinstance(each.event, ev.ModelTurn):
-            after = tuple(stored[index + 1 : ends[index]])
-            prompt = tuple(state.messages)
-            turns.append(Turn(each.event, each.time, prompt, state.tools, state.prompt_sha256, after))
-        elif isinstance(each.event, ev.RunStarted | ev.RunEnded):
-            ended = each.event.reason if isinstance(each.event, ev.RunEnded) else ""
+    for each in stored[: starts[0] if starts else None]:
         state.apply(each.event)
+    for start, end in itertools.pairwise([*starts, len(stored)]):
+        turns.append(_turn(state, stored[start], stored[start + 1 : end]))
+    for each in stored:
+        if isinstance(each.event, ev.RunStarted | ev.RunEnded):
+            ended = each.event.reason if isinstance(each.event, ev.RunEnded) else ""
     return Trajectory(session, tuple(turns), state, ended)
+
+
+def _turn(state: SessionState, answer: StoredEvent, after: list[StoredEvent]) -> Turn:
+    """Apply an answer and what came after it, and return the two with the prompt it was asked with."""
+    assert isinstance(answer.event, ev.ModelTurn)
+    prompt, tools, sha256 = tuple(state.messages), state.tools, state.prompt_sha256
+    state.apply(answer.event)
+    begun, told = list(state.messages), []
+    for each in after:
+        state.apply(each.event)
+        if state.messages[: len(begun)] == begun:
+            told = state.messages[len(begun) :]
+    return Turn(answer.event, answer.time, prompt, tools, sha256, tuple(told), tuple(after))
