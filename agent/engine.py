@@ -116,6 +116,10 @@ class Engine:
                 self._running.start()
             case cmd.Interrupt():
                 self._interrupt()
+            case cmd.AnswerPermission(call_id=call_id, scope=scope, reason=reason):
+                self._running.permissions.answer(call_id, scope, reason)
+            case cmd.SetMode(mode=mode):
+                self._running.permissions.set_mode(mode)
             case cmd.AcceptHunk(attempt=attempt, file=file, hunk=hunk):
                 if self._known(attempt):
                     self._stream.emit(ev.HunkAccepted(attempt=attempt, file=file, hunk=hunk))

@@ -35,6 +35,7 @@ _FAULTS = {
     EndReason.INTERNAL_ERROR: ExitCode.INTERNAL,
     EndReason.INTERRUPTED: ExitCode.INTERRUPTED,
 }
+NOBODY_TO_ASK = "Nobody is here to be asked: this session runs without a screen. Do without it."
 
 
 def run(
@@ -65,6 +66,8 @@ def resume(folder: Path, *, json: bool = False, land: LandPolicy = "never", comm
         engine.send(cmd.Run())
         for line, event in engine.events():
             watcher.see(line, event)
+            if isinstance(event, ev.PermissionAsked):
+                engine.send(cmd.AnswerPermission(call_id=event.call_id, scope="reject", reason=NOBODY_TO_ASK))
             if watcher.ended is None:
                 continue
             if event is watcher.ended and land == "full-pass" and not _against_landing(watcher):
@@ -146,6 +149,10 @@ def narration(event: ev.Event) -> str:
         case ev.ToolStarted(name=name, arguments=arguments):
             about = next((str(value).strip().splitlines()[0] for value in arguments.values() if str(value).strip()), "")
             return f"  {name} {about[:100]}".rstrip()
+        case ev.PermissionAsked(tool=tool, what=what):
+            command = what.strip().splitlines()[0] if what.strip() else ""
+            advice = "allow it with a rule, or choose --permission-mode auto"
+            return f"  {tool} was denied, since nobody is here to be asked ({advice}): {command[:100]}"
         case ev.StageEvent(part=part, text=text):
             return f"    {part}: {text}"
         case ev.OriginalProfiled(profile=profile):

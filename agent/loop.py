@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from agent import events as ev
 from agent.asking import ask
 from agent.events import EndReason
+from agent.framing import spoken
 from agent.model import ContextTooLong, Model, ModelRefused, Piece, RunStopped
 from agent.redact import Redactor
 from agent.state import CUT_OFF
@@ -36,6 +37,15 @@ NUDGE_UNJUDGED = (
 )
 
 
+Permit = Callable[[ToolCall, Tool], Awaitable[str]]
+"""Asked before a call runs; returns an empty text, or what the model is told in place of the tool's answer."""
+
+
+async def permit_all(_call: ToolCall, _tool: Tool) -> str:
+    """Let every call run."""
+    return ""
+
+
 @dataclass(frozen=True)
 class Ended:
     """Why a run ended, and what there is to say about it."""
@@ -50,6 +60,7 @@ class Loop:
     Args:
         turn_limit: Answers of the model in this run.
         context_tokens: Budget for the request, in tokens; the model's own limit wins if it is smaller.
+        permit: Asked before every call that could run.
     """
 
     def __init__(
@@ -61,6 +72,7 @@ class Loop:
         *,
         turn_limit: int,
         context_tokens: int,
+        permit: Permit = permit_all,
     ) -> None:
         self._model = model
         self._tools: Mapping[str, Tool] = {tool.name: tool for tool in tools}
@@ -69,6 +81,7 @@ class Loop:
         self._redact = redact
         self._turn_limit = turn_limit
         self._context_tokens = context_tokens
+        self._permit = permit
         self._unusable = 0
         self._nudged = False
         self._failed_edit = ""
@@ -103,7 +116,7 @@ class Loop:
 
     def _tell_steering(self) -> None:
         for origin, text in list(self._state.steering):
-            self._say(text, "steer" if origin == "steer" else "decision")
+            self._say(spoken(text), "steer" if origin == "steer" else "decision")
 
     def _check_context(self) -> None:
         limits = (self._context_tokens, self._model.context_tokens or self._context_tokens)
@@ -193,6 +206,8 @@ class Loop:
         elif call.name == JUDGING_TOOL and self._failed_edit:
             text = f"{call.name} was not run: the {self._failed_edit} before it in this answer failed."
             result = ToolResult(ok=False, text=text)
+        elif refusal := await self._permit(call, self._tools[call.name]):
+            result = ToolResult(ok=False, text=refusal)
         else:
             result = await self._tools[call.name].run(call.arguments)
         if call.name in EDITING_TOOLS and not result.ok:

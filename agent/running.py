@@ -14,6 +14,10 @@ from agent.events import EndReason
 from agent.judging import Judging
 from agent.loop import Ended, Loop
 from agent.model import Model, make_model
+from agent.permissions.approvals import Approvals
+from agent.permissions.desk import PermissionDesk
+from agent.permissions.modes import Rules
+from agent.permissions.rules import parse_rule
 from agent.prompt import opening_message, shows_whole, system_message
 from agent.redact import Redactor
 from agent.session import Session
@@ -25,6 +29,7 @@ from agent.tools import WorkspaceTools, workspace_tools
 from agent.tools.base import Tool
 from agent.tools.check import check_tool
 from agent.tools.ncu import ncu_tool
+from agent.tools.places import Places
 from agent.tools.profile import profile_tool
 from agent.tools.sanitize import sanitize_tool
 from agent.tools.skill import skill_tool
@@ -44,6 +49,7 @@ class Running:
 
     Attributes:
         judging: The session's judge.
+        permissions: Decides about the agent's calls.
     """
 
     def __init__(self, session: Session, stream: Stream, workspace: Workspace) -> None:
@@ -52,6 +58,7 @@ class Running:
         self._stream = stream
         self._workspace = workspace
         self._redact = Redactor(os.environ)
+        self.permissions = self._desk()
         self._skills = load_skills()
         self._model: Model | None = None
         self._tools: Sequence[Tool] = ()
@@ -59,6 +66,18 @@ class Running:
         self._task: asyncio.Task[None] | None = None
         self._stopped = Ended(EndReason.INTERRUPTED)
         self._resumed = stream.state.turns > 0
+
+    def _desk(self) -> PermissionDesk:
+        settings, task = self._session.settings, self._session.task
+        allow, ask, deny = (tuple(map(parse_rule, texts)) for texts in (settings.allow, settings.ask, settings.deny))
+        return PermissionDesk(
+            self._stream,
+            Places(self._workspace),
+            self._redact,
+            rules=Rules(allow, ask, deny),
+            approvals=Approvals(settings.home, task.root if task.kind == "module" else task.path.parent),
+            mode=settings.permission_mode,
+        )
 
     @property
     def busy(self) -> bool:
@@ -141,6 +160,7 @@ class Running:
             self._redact,
             turn_limit=settings.turn_limit,
             context_tokens=settings.context_tokens,
+            permit=self.permissions.permit,
         )
         while True:
             ended = await loop.run()

@@ -46,6 +46,8 @@ class SessionState:
         landings: By number; ``undone`` those taken back, with how.
         running: Whether a run began that has not ended.
         original: ``OriginalProfile.to_json()`` once it was measured.
+        mode: The permission mode chosen last, empty before the first choice.
+        allowed: Rules for calls that the developer allowed in this session.
     """
 
     messages: list[dict[str, Any]] = field(default_factory=list)
@@ -62,6 +64,8 @@ class SessionState:
     undone: dict[int, ev.Undone] = field(default_factory=dict)
     running: bool = False
     original: dict[str, Any] | None = None
+    mode: str = ""
+    allowed: list[str] = field(default_factory=list)
     _counted_tokens: int = 0
     _counted_messages: int = 0
 
@@ -107,7 +111,12 @@ class SessionState:
                 self.decisions[event.attempt, event.file, event.hunk] = event.reason
                 self.steering.append(("decision", _rejection(event)))
             case ev.Steered():
-                self.steering.append(("steer", event.text))
+                self.steering.append(("steer", "\n\n".join(filter(None, (event.text, event.skill)))))
+            case ev.ModeChanged():
+                self.mode = event.mode
+            case ev.PermissionAnswered():
+                if event.decision == "allow" and event.pattern:
+                    self.allowed.append(event.pattern)
             case ev.Landed():
                 self.landings[event.landing] = event
                 self.steering.append(("decision", _landing(event, self.rejected(event.attempt))))

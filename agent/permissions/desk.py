@@ -12,7 +12,7 @@ from agent.framing import spoken
 from agent.permissions.approvals import Approvals
 from agent.permissions.modes import MODES, Decision, Rules, decide
 from agent.permissions.question import last_sentence, question
-from agent.permissions.rules import Rule, parse_rule
+from agent.permissions.rules import parse_rule
 from agent.redact import Redactor
 from agent.stream import Stream
 from agent.tool_calls import ToolCall
@@ -32,7 +32,7 @@ class PermissionDesk:
     """Decides about the calls of one session.
 
     Args:
-        stream: The session's events; what was decided in it before counts again.
+        stream: The session's events; what was decided in it before, by another engine too, still counts.
         places: The workspace, for paths as rules see them.
         redact: Applied to what is asked.
         rules: The developer's rules.
@@ -48,23 +48,14 @@ class PermissionDesk:
         self._redact = redact
         self._rules = rules
         self._approvals = approvals
-        self._mode = mode
-        self._session: list[Rule] = []
+        self._first_mode = mode
         self._one_question = asyncio.Lock()
         self._open: tuple[ToolCall, Tool, asyncio.Future[_Answer]] | None = None
 
     @property
     def mode(self) -> str:
         """The mode that holds now."""
-        return self._mode
-
-    def remember(self, event: ev.Event) -> None:
-        """Take a stored event of this session into account: it may go on in another engine."""
-        match event:
-            case ev.ModeChanged(mode=mode) if mode in MODES:
-                self._mode = mode
-            case ev.PermissionAnswered(decision="allow", scope="session", pattern=pattern) if pattern:
-                self._session.append(parse_rule(pattern))
+        return self._stream.state.mode or self._first_mode
 
     async def permit(self, call: ToolCall, tool: Tool) -> str:
         """Return an empty text if the call may run, else what the model is told instead.
@@ -87,10 +78,9 @@ class PermissionDesk:
 
     def set_mode(self, mode: str) -> None:
         """Change the mode; a question that it settles is answered by it."""
-        if mode == self._mode:
+        if mode not in MODES or mode == self.mode:
             return
         self._stream.emit(ev.ModeChanged(mode=mode))
-        self._mode = mode
         if self._open is None or self._open[2].done():
             return
         call, tool, answered = self._open
@@ -99,9 +89,9 @@ class PermissionDesk:
             answered.set_result(_Answer("mode", decision.why))
 
     def _decide(self, call: ToolCall, tool: Tool) -> Decision:
-        approved = [*self._session, *self._approvals.rules()]
+        approved = [*map(parse_rule, self._stream.state.allowed), *self._approvals.rules()]
         arguments = self._inside(call.arguments)
-        return decide(self._mode, self._rules, approved, call.name, arguments, read_only=tool.read_only)
+        return decide(self.mode, self._rules, approved, call.name, arguments, read_only=tool.read_only)
 
     async def _ask(self, call: ToolCall, tool: Tool, decision: Decision) -> str:
         arguments = self._inside(call.arguments)
@@ -138,11 +128,8 @@ class PermissionDesk:
             )
         )
         if allowed:
-            if pattern:
-                rule = parse_rule(pattern)
-                self._session.append(rule)
-                if answer.scope == "project":
-                    self._approvals.add(rule)
+            if answer.scope == "project":
+                self._approvals.add(parse_rule(pattern))
             return ALLOWED
         if answer.scope == "mode":
             return answer.reason

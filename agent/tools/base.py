@@ -6,9 +6,10 @@ import asyncio
 import errno
 import inspect
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from agent.framing import as_data
 from agent.tools.arguments import mismatch, settled
 from sandbox.errors import EnvironmentFault
 
@@ -89,7 +90,7 @@ class FunctionTool:
             else:
                 answer = await asyncio.to_thread(self.function, **arguments)
         except ToolProblem as problem:
-            return clipped(str(problem), ok=False)
+            return clipped(as_data(str(problem)), ok=False)
         except OSError as error:
             if error.errno in _FULL_DISK:
                 raise EnvironmentFault(
@@ -98,7 +99,8 @@ class FunctionTool:
                     next_step="Free some space and resume.",
                 ) from error
             return ToolResult(ok=False, text=f"{self.name} failed: {error.strerror or error}.")
-        return answer if isinstance(answer, ToolResult) else clipped(str(answer))
+        result = answer if isinstance(answer, ToolResult) else clipped(str(answer))
+        return replace(result, text=as_data(result.text))
 
 
 def clipped(text: str, *, ok: bool = True, limit: int = LONGEST_ANSWER) -> ToolResult:

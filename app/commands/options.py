@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from agent.permissions.modes import MODES
 from agent.settings import Settings, load_settings
 from sandbox.asked import asked_task, inputs_file
 from sandbox.errors import UsageError
@@ -94,12 +95,15 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("model")
     group.add_argument("--model", metavar="NAME", help="any LiteLLM model name, or replay:SESSION")
     group.add_argument("--api-base", metavar="URL", help="an OpenAI-compatible server")
+    group.add_argument(
+        "--permission-mode", choices=list(MODES), help="what the agent may do without asking (default auto)"
+    )
     group.add_argument("--turns", dest="turn_limit", type=int, metavar="N", help="turn limit (default 150)")
 
 
 def settings_from(options: argparse.Namespace) -> Settings:
     """Merge the given options with environment, files and defaults."""
-    names = ("model", "api_base", "turn_limit", "device", "python", "isolation", "home", "cache")
+    names = ("model", "api_base", "turn_limit", "permission_mode", "device", "python", "isolation", "home", "cache")
     given = {name: getattr(options, name, None) for name in names}
     return load_settings(given, project=Path.cwd())
 

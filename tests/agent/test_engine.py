@@ -132,7 +132,7 @@ def test_a_kill_in_the_middle_of_a_tool_gives_the_call_a_result_on_resuming(sess
     written, cut_off, again = (message["content"] for message in messages if message["role"] == "tool")
     assert "Interrupted" in cut_off
     assert "Interrupted" not in written + again
-    assert {"role": "user", "content": "use float4"} in messages
+    assert {"role": "user", "content": "[developer] use float4"} in messages
     state = SessionState()
     for item in read_events(folder):
         if isinstance(item.event, ev.ModelTurn):

@@ -205,7 +205,7 @@ async def test_steering_is_told_before_the_next_turn_and_keeps_a_finished_run_go
 
     bench = make([finish_while_steered, DONE])
     assert (await bench.run()).reason == EndReason.FINISHED
-    assert bench.server.requests[1]["messages"][-1] == {"role": "user", "content": "also drop the clamp"}
+    assert bench.server.requests[1]["messages"][-1] == {"role": "user", "content": "[developer] also drop the clamp"}
     assert [event.origin for event in bench.events(ev.UserMessage)] == ["task", "steer"]
 
 
