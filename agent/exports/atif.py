@@ -30,7 +30,7 @@ Step = dict[str, Any]
 def rows(trajectories: Iterable[Trajectory], note: Note) -> Iterator[dict[str, Any]]:
     """Yield the documents of each session, in order."""
     for trajectory in answered(trajectories, note):
-        ids, earlier = iter(trajectory.prompt_ids), _Known()
+        ids, earlier = trajectory.prompt_ids(), _Known()
         for number, segment in enumerate(trajectory.segments):
             steps = _steps(trajectory, segment, list(islice(ids, len(segment))), earlier)
             yield _document(trajectory, number, steps)

@@ -99,10 +99,9 @@ class Trajectory:
                 found.append([turn])
         return found
 
-    @property
-    def prompt_ids(self) -> list[list[int] | None]:
-        """Token ids of every prompt, null where the server gave none."""
-        return [ids for _, ids in whole_prompts(turn.event for turn in self.turns)]
+    def prompt_ids(self) -> Iterator[list[int] | None]:
+        """Yield the token ids of every prompt, null where the server gave none."""
+        return (ids for _, ids in whole_prompts(turn.event for turn in self.turns))
 
     @property
     def reward(self) -> int | None:

@@ -96,7 +96,7 @@ class _Stretch:
 def _stretches(trajectory: Trajectory, note: Note) -> list[_Stretch]:
     found: list[_Stretch] = []
     current: _Stretch | None = None
-    for turn, prompt in zip(trajectory.turns, trajectory.prompt_ids, strict=True):
+    for turn, prompt in zip(trajectory.turns, trajectory.prompt_ids(), strict=True):
         if prompt is None or not _whole(turn):
             note("An answer came without token ids or log-probabilities.")
             current = None
