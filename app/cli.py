@@ -27,7 +27,7 @@ COMMANDS = {
     "hotspots": "run your own script and rank its modules by their share of time",
     "landed": "what has landed in this project: judge it again, retune, undo",
     "mcp": "the judge as an MCP server, for other coding agents",
-    "sessions": "list, show, resume and prune sessions",
+    "sessions": "list, show, resume, export and prune sessions",
     "doctor": "what this machine has, what is missing, how to mend it",
     "demo": "watch a bundled module get faster, with no key and no GPU needed",
 }

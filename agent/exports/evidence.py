@@ -11,8 +11,11 @@ from agent import events as ev
 from agent.exports.trajectory import Trajectory
 from agent.state import Judged, SessionState
 
-DECISIONS = (ev.HunkAccepted, ev.HunkRejected, ev.Steered, ev.Landed, ev.Undone)
-"""What the developer did about the agent's work."""
+DECISIONS = (
+    *(ev.HunkAccepted, ev.HunkRejected, ev.Landed, ev.Undone),
+    *(ev.Steered, ev.Interrupted, ev.PermissionAnswered, ev.ModeChanged),
+)
+"""What the developer did about the agent and its work."""
 
 
 def measured(judged: Judged) -> dict[str, Any]:
