@@ -55,6 +55,7 @@ class Assembly:
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._blocks: list[dict[str, Any]] = []
+        self._items: list[dict[str, Any]] = []
         self._fields: dict[str, Any] = {}
         self._calls: list[_Call] = []
         self._numbers: dict[int, int] = {}
@@ -80,6 +81,7 @@ class Assembly:
         self.logprobs += [token.logprob for token in getattr(choice.logprobs, "content", None) or ()]
         delta = choice.delta
         self._take_thinking(getattr(delta, "thinking_blocks", None) or ())
+        self._items += getattr(delta, "reasoning_items", None) or ()
         self._fields |= getattr(delta, "provider_specific_fields", None) or {}
         if reasoning := getattr(delta, "reasoning_content", None):
             self._reasoning.append(reasoning)
@@ -125,6 +127,8 @@ class Assembly:
             plain["thinking_blocks"] = signed
         elif self._reasoning:
             plain["reasoning_content"] = self.reasoning
+        if self._items:
+            plain["reasoning_items"] = self._items
         fields = {key: value for key, value in self._fields.items() if key != "thinking_blocks" and value}
         if fields:
             plain["provider_specific_fields"] = fields

@@ -7,7 +7,10 @@ question is asked. Its own retries are off: what failed, and whether to ask agai
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
+import json
+import logging
 import os
 import threading
 from collections.abc import AsyncIterator
@@ -16,7 +19,16 @@ from typing import Any
 
 from agent.assembly import Assembly
 from agent.events import Event, ModelTurn
-from agent.model import DEFAULT_SAMPLING, Answer, ContextTooLong, Messages, ModelRetryable, OnPiece, Sampling
+from agent.model import (
+    DEFAULT_SAMPLING,
+    Answer,
+    ContextTooLong,
+    Messages,
+    ModelRefused,
+    ModelRetryable,
+    OnPiece,
+    Sampling,
+)
 from agent.provider_errors import explain
 from agent.routes import Route, route
 from agent.server_card import ServerCard, read_card, told_of
@@ -73,8 +85,9 @@ class LiteLLMModel:
             litellm = import_litellm()
         finally:
             self._ready.set()
-        if (to := route(litellm, self.name, self.api_base)).own:
-            self._card = read_card(to.base, to.key, to.model.partition("/")[2])
+        with contextlib.suppress(ModelRefused):  # told when it is asked
+            if (to := route(litellm, self.name, self.api_base)).own:
+                self._card = read_card(to.base, to.key, to.model.partition("/")[2])
 
     @property
     def context_tokens(self) -> int | None:
@@ -122,13 +135,8 @@ class LiteLLMModel:
         return answer
 
     async def _streamed(self, litellm: ModuleType, to: Route, request: dict[str, Any], on_piece: OnPiece) -> Answer:
-        sent: dict[str, Any] = {}
-
-        def note(call: dict[str, Any]) -> None:
-            if call.get("log_event_type") == "pre_api_call":
-                sent.update(_sampling_in(call["additional_args"].get("complete_input_dict")))
-
-        stream = await litellm.acompletion(**request, logger_fn=note)
+        stream = await litellm.acompletion(**request)
+        sent = _sampling_in(stream.logging_obj.model_call_details.get("additional_args", {}).get("complete_input_dict"))
         assembly, usage, model = Assembly(), None, ""
         async for chunk in _unsilent(stream):
             for piece in assembly.add(chunk):
@@ -183,6 +191,7 @@ def _imported() -> ModuleType:
     litellm.telemetry = False
     litellm.suppress_debug_info = True
     litellm.drop_params = True
+    logging.getLogger("LiteLLM").setLevel(logging.CRITICAL)  # what fails is told by exceptions
     practice = [{"role": "user", "content": ""}]  # the first question loads a second's worth of modules more
     list(litellm.completion("openai/none", practice, stream=True, mock_response="", api_key="none"))
     return litellm
@@ -207,6 +216,7 @@ def _counted(stream: Any) -> bool:
 
 def _sampling_in(body: Any) -> dict[str, Any]:
     """Return what a request's body says of sampling, wherever its dialect puts it."""
+    body = json.loads(body) if isinstance(body, str) else body
     if not isinstance(body, dict):
         return {}
     parts = [body, *(part for key in _NESTED if isinstance(part := body.get(key), dict))]

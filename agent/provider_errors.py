@@ -26,11 +26,14 @@ _PER_TIME = re.compile(r"per[ _-]?(minute|second|day)|retry in|retryDelay", re.I
 _SET_KEY = "Set the provider's API key in the environment, then run again."
 _ADD_CREDIT = "Check the account's credit, or choose another model with --model."
 _BAD_KEY = re.compile(r"api[_ ]?key not valid|invalid api[_ ]?key", re.I)
-_NO_KEY = re.compile(r"missing credentials|api[_ ]?key", re.I)
+_NO_KEY = re.compile(r"missing credentials|unable to locate credentials|api[_ ]?key", re.I)
+_NOT_INSTALLED = re.compile(r"no module named|pip install", re.I)
 _NO_SERVER = re.compile(r"^connection error|cannot connect to host|connection refused", re.I)
-_WRAPPING = re.compile(r"^(litellm\.\w+: |(\w*(Error|Exception|Timeout) ?)+(-|:) |Error code: \d+ - )+")
+_WRAPPING = re.compile(
+    r"^(litellm\.\w+: |(\w*(Error|Exception|Timeout) ?)+(-|:) |\w+Exception( [A-Za-z]+){1,3} - |Error code: \d+ - )+"
+)
 _ASIDE = re.compile(
-    r"( Original exception: |\. Received Model Group=| LiteLLM Retried|\.? Handle with `litellm).*", re.S
+    r"( Original exception: |\. Received Model Group=| LiteLLM Retried|\.? Handle with `litellm).*| ssl:<[^>]*>", re.S
 )
 _LINE_OF_OLLAMA = re.compile(r"Got unexpected response from Ollama: (\{.*\})", re.S)
 _LOST = ("ReadError", "RemoteProtocolError", "ReadTimeout", "ConnectionResetError")
@@ -44,8 +47,10 @@ def explain(litellm: ModuleType, name: str, error: Exception) -> WarpsmithError:
         return ContextTooLong(f"The conversation is too long for {name}: {said}")
     if not _answered(error) and (broken := _broken_off(litellm, name, error, said)):
         return ModelRetryable(broken, wait_seconds(error))
-    if status == 500 and _NO_KEY.search(said):  # LiteLLM's own number: nobody was asked
+    if not _answered(error) and _NO_KEY.search(said):  # the status is LiteLLM's own: nobody was asked
         return ModelRefused(f"{name} has no key: {said}", next_step=_SET_KEY)
+    if status == 500 and _NOT_INSTALLED.search(said):
+        return ModelRefused(f"{name} cannot be asked: {said}", next_step="Install that beside Warpsmith.")
     reached = status and not (status == 500 and _NO_SERVER.search(said))
     what = f"{name} answered {status}: {said}" if reached else f"{name} cannot be reached: {said}"
     if status == 402 or (status in (400, 429) and _NO_CREDIT.search(said) and not _PER_TIME.search(str(error))):

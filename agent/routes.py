@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from agent.caching import marked
-from agent.model import Sampling
+from agent.model import ModelRefused, Sampling
 
 _SAME_PROTOCOL = ("openai", "hosted_vllm")
 """Spoken to as OpenAI where a server of one's own is named; what such a server adds to the protocol gets through so."""
@@ -24,6 +24,8 @@ _FIRST_PATH = {"openai": "/v1", "gemini": "/v1beta"}
 """Put behind an address without a path."""
 _OWN_CREDENTIALS = ("bedrock", "vertex_ai", "azure", "sagemaker", "watsonx")
 """Not asked with a key but with what their own tools have set up."""
+_BY_RESPONSES = re.compile(r"(gpt-(5\.[4-9]|[6-9]|\d\d)|.*codex)")
+"""OpenAI's models that reason between tool calls only where they are asked by its responses, not by chat completions."""
 _WANT_REASONING = ("deepseek", "moonshot", "zai", "minimax", "ollama_chat")
 _WANT_FIELDS = ("gemini", "vertex_ai")
 
@@ -47,6 +49,11 @@ class Route:
     own: bool = False
 
     @property
+    def responses(self) -> bool:
+        """Whether it is asked by OpenAI's responses."""
+        return "/responses/" in self.model
+
+    @property
     def claude(self) -> bool:
         """Whether it is one of Anthropic's models, wherever it is served."""
         return "claude" in self.model or self.provider == "anthropic"
@@ -68,6 +75,8 @@ class Route:
         if self.provider == "openai" and not self.base:  # requests of one session find each other's cache by it
             beginning = json.dumps(messages[:2], sort_keys=True)
             request["prompt_cache_key"] = hashlib.sha256(beginning.encode()).hexdigest()[:32]
+        if self.responses:  # kept by nobody but us, the reasoning comes sealed and goes back so
+            request |= {"store": False, "include": ["reasoning.encrypted_content"]}
         if self.own and "reasoning_effort" in request:  # only for names it knows would LiteLLM pass it on
             request["extra_body"] = {"reasoning_effort": request.pop("reasoning_effort")}
         return request
@@ -80,10 +89,11 @@ class Route:
     def _without_foreign(self, message: dict[str, Any]) -> dict[str, Any]:
         if message["role"] != "assistant":
             return message
-        wants_fields = self.provider in _WANT_FIELDS
+        wants_fields = self.provider in _WANT_FIELDS or self.responses
         wanted = {
             "thinking_blocks": self.claude,
-            "reasoning_content": self.own or self.provider in _WANT_REASONING,
+            "reasoning_content": (self.own and not self.responses) or self.provider in _WANT_REASONING,
+            "reasoning_items": self.responses,
             "provider_specific_fields": wants_fields,
         }
         sent = {key: value for key, value in message.items() if wanted.get(key, True)}
@@ -101,16 +111,27 @@ def route(litellm: ModuleType, name: str, api_base: str, environment: Mapping[st
         name: A LiteLLM model name. With an address a bare name means a server that speaks OpenAI's protocol.
         api_base: Address of a server of one's own; empty for the provider's.
         environment: Where keys are.
+
+    Raises:
+        ModelRefused: The name is that of a server of one's own, and there is no address.
     """
     prefix, _, rest = name.partition("/")
     known = bool(rest) and prefix in litellm.provider_list
     if not known and not api_base:
-        return Route(_looked_up(litellm, name), name)
+        found = _looked_up(litellm, name)
+        return Route(found, f"openai/responses/{name}" if found == "openai" and _BY_RESPONSES.match(name) else name)
     provider = prefix if known else "openai"
     base = api_base or (environment.get("HOSTED_VLLM_API_BASE", "") if provider == "hosted_vllm" else "")
+    if provider == "hosted_vllm" and not base:  # LiteLLM would send the conversation to OpenAI
+        raise ModelRefused(
+            f"{name} is on a server of your own, and its address is not known.",
+            next_step="Give it with --api-base, such as http://localhost:8000/v1.",
+        )
     if base and not urlsplit(base).path.strip("/"):
         base = base.rstrip("/") + _FIRST_PATH.get(_ANOTHER_NAME.get(provider, provider), "")
     key = _key(provider, environment) if base else ""
+    if provider == "openai" and not base and _BY_RESPONSES.match(rest):
+        rest = f"responses/{rest}"
     spoken = _ANOTHER_NAME.get(provider, provider) if base or provider == "ollama" else provider
     return Route(spoken, f"{spoken}/{rest if known else name}", base, key, bool(base) and provider in _SAME_PROTOCOL)
 

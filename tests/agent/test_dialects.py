@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +18,7 @@ from tests.servers.dialects.anthropic import Anthropic
 from tests.servers.dialects.gemini import Gemini
 from tests.servers.dialects.ollama import Ollama
 from tests.servers.dialects.openai import OpenAI, Quirks
+from tests.servers.dialects.responses import Responses
 from tests.servers.dialects.vllm import MODEL_LENGTH, VLLM, prompt_ids
 from tests.servers.provider import Call, Dialect, ProviderServer, Reply, Scripted, Tokens
 
@@ -56,11 +58,22 @@ class Talk:
         return self.server.requests[-1]
 
 
-async def talk(dialect: Dialect, name: str, first: Scripted = LOOK, sampling: Sampling = DEFAULT_SAMPLING) -> Talk:
-    """Let a model answer twice, with results for the calls of its first answer between."""
+async def talk(
+    dialect: Dialect,
+    name: str,
+    first: Scripted = LOOK,
+    sampling: Sampling = DEFAULT_SAMPLING,
+    provider_at: Callable[[str], None] | None = None,
+) -> Talk:
+    """Let a model answer twice, with results for the calls of its first answer between.
+
+    The server is given as one's own, or where the provider's own is looked for, which ``provider_at`` is told.
+    """
     messages, pieces, answers = list(START), [], []
     with ProviderServer(dialect, [first, Reply(text="Done.")]) as server:
-        model = LiteLLMModel(name, server.base_url, sampling)
+        if provider_at:
+            provider_at(f"{server.base_url}/v1")
+        model = LiteLLMModel(name, "" if provider_at else server.base_url, sampling)
         for turn in (1, 2):
             heard = pieces.append if turn == 1 else lambda piece: None
             answers.append(await model.answer(messages, TOOLS, heard))
@@ -90,7 +103,8 @@ def assert_understood(said: Talk, *, reasoning: str = "It is memory bound.") -> 
     assert first.finish_reason == "tool_calls"
     ids = [call["id"] for call in said.messages[2]["tool_calls"]]
     assert len({*ids, ""}) == 3
-    assert second.message == {"role": "assistant", "content": "Done."}
+    assert second.message.items() >= {"role": "assistant", "content": "Done."}.items()
+    assert "tool_calls" not in second.message
     assert second.finish_reason == "stop"
 
 
@@ -179,6 +193,35 @@ async def test_a_reasoning_model_of_openai_gets_no_setting_that_it_refuses():
     assert said.sent["max_completion_tokens"] == 3000
     asked = ["return_token_ids" in request for request in said.server.requests]
     assert asked == [True, False, False]  # refused once, never asked again
+
+
+@pytest.fixture
+def openai_at(monkeypatch) -> Callable[[str], None]:
+    """Let OpenAI be at another address."""
+    monkeypatch.setenv("OPENAI_API_KEY", "key")
+    return lambda address: monkeypatch.setenv("OPENAI_API_BASE", address)
+
+
+@pytest.mark.parametrize("name", ["gpt-5.4", "openai/gpt-5-codex"])
+async def test_the_newest_models_of_openai_get_their_sealed_reasoning_back(name, openai_at):
+    said = await talk(Responses(), name, sampling=replace(SETTINGS, reasoning_effort="high"), provider_at=openai_at)
+    assert_understood(said)
+    first = said.answers[0]
+    assert first.usage.items() >= {**USAGE, "cached_input_tokens": 600, "reasoning_tokens": 20}.items()
+    assert first.sampling == {"max_output_tokens": 3000, "reasoning": {"effort": "high"}}
+    assert first.cost_usd > 0
+    kinds = [item["type"] for item in said.sent["input"]]
+    assert kinds[2:] == ["reasoning", "message", *["function_call"] * 2, *["function_call_output"] * 2]
+    assert said.sent["input"][2]["encrypted_content"] == "SIGNED"
+    assert (said.sent["store"], said.sent["include"]) == (False, ["reasoning.encrypted_content"])
+    keys = {request["prompt_cache_key"] for request in said.server.requests}
+    assert len(keys) == 1  # the requests of one conversation find each other's cache
+
+
+async def test_what_is_asked_of_openai_itself_holds_nothing_for_learning(openai_at):
+    said = await talk(OpenAI(HIDDEN), "gpt-5", provider_at=openai_at)
+    assert_understood(said, reasoning="")
+    assert len(said.server.requests) == 2
 
 
 QUIRKS = {
@@ -281,6 +324,7 @@ async def test_a_server_that_counts_nothing_has_no_usage():
         (*GEMINI, "MAX_TOKENS", "length"),
         (*GEMINI, "SAFETY", "content_filter"),
         (*OLLAMA, "length", "length"),
+        (Responses(), "openai/responses/gpt-5", "max_output_tokens", "length"),
         (OpenAI(), "tiny", "length", "length"),
         (OpenAI(), "tiny", "content_filter", "content_filter"),
     ],
@@ -393,3 +437,9 @@ async def test_a_provider_that_falls_silent_is_given_up(monkeypatch):
         pytest.raises(ModelRetryable, match="sent nothing"),
     ):
         await LiteLLMModel(CLAUDE[1], server.base_url).answer(START, TOOLS, lambda piece: None)
+
+
+async def test_a_model_of_ones_own_without_an_address_is_asked_nowhere(monkeypatch):
+    monkeypatch.delenv("HOSTED_VLLM_API_BASE", raising=False)
+    with pytest.raises(ModelRefused, match="--api-base"):
+        await LiteLLMModel("hosted_vllm/tiny").answer(START, TOOLS, lambda piece: None)
