@@ -39,7 +39,8 @@ def token_rows(trajectories: Iterable[Trajectory], note: Note) -> Iterator[dict[
     index = 0
     for trajectory in answered(trajectories, note):
         stretches = [stretch for stretch in _stretches(trajectory, note) if stretch.ended_by_the_model()]
-        if stretches and trajectory.reward is None:
+        reward = trajectory.reward
+        if reward is None:
             note("Nobody can say what a session earns: it was not judged, or the machine was at fault.")
             continue
         for number, stretch in enumerate(stretches, 1):
@@ -51,7 +52,7 @@ def token_rows(trajectories: Iterable[Trajectory], note: Note) -> Iterator[dict[
                 "response_ids": stretch.response,
                 "response_mask": stretch.mask,
                 "rollout_log_probs": stretch.logprobs,
-                "reward": float(trajectory.reward or 0),
+                "reward": float(reward),
                 "num_turns": len(stretch.spans),
             }
             index += 1
