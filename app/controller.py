@@ -33,7 +33,7 @@ class SessionController:
     def __init__(self, folder: Path, argv: list[str] | None = None) -> None:
         self.session: Session = open_session(folder)
         self.files = Files(folder)
-        self.state = SessionState(model=self.session.settings.model, device=self.session.task.device)
+        self.state = self._blank()
         self.loaded = False
         self.on_change: Callable[[], None] = lambda: None
         self._argv = argv or engine_command(folder)
@@ -97,8 +97,12 @@ class SessionController:
         if self._client is not None:
             await self._client.close()
 
+    def _blank(self) -> SessionState:
+        settings = self.session.settings
+        return SessionState(model=settings.model, device=self.session.task.device, mode=settings.permission_mode)
+
     def _read(self) -> SessionState:
-        state = SessionState(model=self.session.settings.model, device=self.session.task.device)
+        state = self._blank()
         for stored in read_events(self.folder):
             fold(state, stored.event, n=stored.n, time=stored.time)
         if state.running:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from agent import events
+from agent.permissions.modes import MODES
 from app.blocks import Call, Notice, Said, Step, Steps, Words
 from app.endings import ending
 from app.state import Decision, Judged, Landing, Part, Problem, SessionState
@@ -116,6 +117,8 @@ def _tool_finished(state: SessionState, event: events.ToolFinished, time: float)
     call.output, call.full = _text_of(event.message), event.full
     if call.steps:
         state.step = None
+    if state.asked is not None and state.asked.call_id == event.call_id:
+        state.ask(None)
     state.moved(Part.STATUS)
 
 
@@ -255,6 +258,23 @@ def _fail(state: SessionState, problem: Problem, time: float) -> None:
     state.moved(Part.STATUS)
 
 
+def _permission_asked(state: SessionState, event: events.PermissionAsked, _time: float) -> None:
+    state.ask(event)
+
+
+def _permission_answered(state: SessionState, event: events.PermissionAnswered, time: float) -> None:
+    state.ask(None)
+    if event.pattern:
+        where = "always in this project" if event.scope == "project" else "in this session"
+        state.add(Notice(time, "info", f"Allowed {where}", event.pattern))
+
+
+def _mode_changed(state: SessionState, event: events.ModeChanged, time: float) -> None:
+    state.mode = event.mode
+    state.add(Notice(time, "info", f"Permission mode: {event.mode}", MODES.get(event.mode, "")))
+    state.moved(Part.STATUS)
+
+
 # --- what streams --------------------------------------------------------------------------------------------------
 
 
@@ -333,6 +353,9 @@ _HANDLERS: dict[type[events.Event], Callable[[SessionState, Any, float], None]] 
     events.Landed: _landed,
     events.LandingRefusedEvent: _landing_refused,
     events.Undone: _undone,
+    events.PermissionAsked: _permission_asked,
+    events.PermissionAnswered: _permission_answered,
+    events.ModeChanged: _mode_changed,
     events.ErrorEvent: _error,
     events.Delta: _delta,
 }

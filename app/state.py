@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import Flag, auto
 from typing import Any
 
-from agent.events import RunEnded
+from agent.events import PermissionAsked, RunEnded
 from agent.ranking import best_of
 from app.blocks import Block, Call, Step
 from sandbox.task import TaskSpec
@@ -28,6 +28,7 @@ class Part(Flag):
     DECISIONS = auto()
     STATUS = auto()
     PROBLEM = auto()
+    QUESTION = auto()
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,8 @@ class SessionState:
         ready: Whether the engine takes commands; ``lost`` tells that it ended by itself.
         turn: Model answers in this run so far; ``turn_limit`` is the run's budget.
         step: What the judge does right now, or None.
+        asked: The question about a call that is open, or None.
+        mode: The permission mode.
         blocks: The stream as stored; ``live`` are the blocks of the answer that is being streamed.
         decisions: By attempt, file and hunk id.
         last_n: Number of the last event folded in.
@@ -120,6 +123,8 @@ class SessionState:
     run_started: float = 0.0
     end: RunEnded | None = None
     step: Step | None = None
+    asked: PermissionAsked | None = None
+    mode: str = ""
     todo: list[dict[str, str]] = field(default_factory=list)
     profile: dict[str, Any] | None = None
     attempts: list[Judged] = field(default_factory=list)
@@ -229,12 +234,18 @@ class SessionState:
         """Settle a run that ended without a word: its open calls are cut, and the loop rests."""
         self.cut_off = self.cut_off or self.running
         self.running, self.step = False, None
+        self.ask(None)
         for index, block in enumerate(self.blocks):
             if isinstance(block, Call) and block.status in ("waiting", "running"):
                 block.status = "cut"
                 self.touch(index)
         self.drop_live()
         self._parts |= Part.STATUS
+
+    def ask(self, question: PermissionAsked | None) -> None:
+        """Open a question, or close the one that is open."""
+        self.asked = question
+        self._parts |= Part.QUESTION | Part.STATUS
 
     def drop_live(self) -> None:
         """Forget the answer that was being streamed: it is finished, or will never be."""

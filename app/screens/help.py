@@ -23,11 +23,14 @@ _NAMES = {
     "ctrl+p": "^p",
     "ctrl+c": "^c",
     "enter": "Enter",
+    "shift+tab": "Shift-Tab",
 }
 _WHAT = {
     "session.run": "let the agent begin, or go on after it ended",
     "session.stop": "stop the agent; what was done so far is kept",
     "session.steer": "tell the agent something; it reads it before its next turn",
+    "session.answer": "answer what the agent asks, where that was put off",
+    "session.mode": "next permission mode: read-only, ask, auto",
     "session.land": "land the selected attempt in your project: what will be written is said first",
     "session.undo": "take the last landing back, exactly",
     "hunk.next": "next hunk; among the kernels, next file",

@@ -12,7 +12,7 @@ from textual.widgets import Footer, Static
 
 from agent import commands
 from app.controller import SessionController
-from app.screens.deciding import DecidingScreen
+from app.screens.asked import AskedScreen
 from app.state import Part
 from app.text.original import profile_rows
 from app.text.titles import AGENT, ORIGINAL, SOURCE, VERDICT, VIEWS, attempts_title, plan_text, view_titles
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     pass
 
 
-class SessionScreen(DecidingScreen):
+class SessionScreen(AskedScreen):
     """Shows one session and follows its engine.
 
     Args:
@@ -56,6 +56,8 @@ class SessionScreen(DecidingScreen):
         Binding("escape", "stop", "Stop", key_display="Esc", id="session.stop"),
         Binding("escape", "back", "Back to the code", show=False, id="session.back"),
         Binding("i", "steer", "Tell", id="session.steer", tooltip="Tell the agent something"),
+        Binding("p", "answer", "Answer", id="session.answer", tooltip="Answer what the agent asks"),
+        Binding("shift+tab", "cycle_mode", "Mode", id="session.mode", show=False, tooltip="The next permission mode"),
         Binding(
             "f3", "next_view", "View", id="session.view", tooltip="Source, diff, previous, kernels", key_display="F3"
         ),
@@ -158,6 +160,8 @@ class SessionScreen(DecidingScreen):
             self.query_one(CodePane).outdate(ORIGINAL)
         if changes.parts & Part.PROBLEM:
             self.query_one(Banner).show(state)
+        if changes.parts & Part.QUESTION:
+            self.show_question()
 
     def _show_status(self) -> None:
         state = self.controller.state
@@ -201,6 +205,7 @@ class SessionScreen(DecidingScreen):
         state = self.controller.state
         if state.running or state.step is not None:
             self.query_one(TopLine).refresh()
+        self.show_question()
 
     # --- views and panes ------------------------------------------------------------------------------------------
 
@@ -354,6 +359,7 @@ class SessionScreen(DecidingScreen):
         possible = {
             "run": not state.running,
             "stop": self._busy,
+            "answer": state.asked is not None,
             "hunk": bool(state.attempts),
             "land": bool(state.attempts),
             "undo": state.landing_to_undo() is not None,

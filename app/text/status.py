@@ -18,6 +18,8 @@ def activity(state: SessionState, moment: float) -> list[Piece]:
     """Say what the session is doing, most important first."""
     if state.running:
         pieces: list[Piece] = [("● running", "$text-success bold"), (f"turn {state.turn}/{state.turn_limit}", "")]
+        if state.asked is not None:
+            return [("? the agent asks", "$text-warning bold"), ("p answers", "$muted")]
         if state.step is not None:
             elapsed = duration(moment - state.step.time)
             pieces.append((f"{state.step.part}: {clipped(clean(state.step.text), 44)} {elapsed}", "$text-primary"))
@@ -48,9 +50,11 @@ def _doing(state: SessionState) -> str:
 
 
 def place(state: SessionState) -> list[Piece]:
-    """Say what the session runs with: model, device, isolation, tokens, cost; what can be left out comes last."""
+    """Say what the session runs with: model, device, mode, isolation, tokens, cost; what can be left out comes last."""
     environment = state.environment()
     pieces: list[Piece] = [(state.model or "no model", ""), (str(environment.get("device") or state.device or "?"), "")]
+    if state.mode:
+        pieces.append((f"mode: {state.mode}", ""))
     if badge := isolation_badge(environment):
         pieces.append((f"isolation: {badge}", ""))
     if state.tokens_in or state.tokens_out:

@@ -13,7 +13,14 @@ import sys
 import time
 from pathlib import Path
 
-ANSWERS = {"accept": "hunk_accepted", "reject": "hunk_rejected", "steer": "steered", "interrupt": "interrupted"}
+ANSWERS = {
+    "accept": "hunk_accepted",
+    "reject": "hunk_rejected",
+    "steer": "steered",
+    "interrupt": "interrupted",
+    "set_mode": "mode_changed",
+    "answer_permission": "permission_answered",
+}
 
 
 def main() -> int:
@@ -45,6 +52,8 @@ def main() -> int:
         elif command["type"] in ANSWERS:
             number += 1
             answer = {key: value for key, value in command.items() if key != "type"}
+            if command["type"] == "answer_permission":
+                answer["decision"] = "reject" if command["scope"] == "reject" else "allow"
             say({"n": number, "time": time.time(), "type": ANSWERS[command["type"]], **answer})
     return 0
 
