@@ -94,7 +94,12 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     """Add what selects the language model; each is also a setting."""
     group = parser.add_argument_group("model")
     group.add_argument("--model", metavar="NAME", help="any LiteLLM model name, or replay:SESSION")
-    group.add_argument("--api-base", metavar="URL", help="an OpenAI-compatible server")
+    group.add_argument(
+        "--api-base",
+        metavar="URL",
+        help="address of a server of your own, spoken to as the model's prefix says (anthropic/, gemini/, ollama/ and so "
+        "on); as OpenAI's for openai/, hosted_vllm/ and a name without a prefix",
+    )
     group.add_argument(
         "--permission-mode", choices=list(MODES), help="what the agent may do without asking (default auto)"
     )

@@ -50,6 +50,9 @@ def test_settings_survive_json() -> None:
         ('turn_limit = "many"', "must be a int"),
         ("turn_limit = 0", "must be at least 1"),
         ('api_base = "localhost:8000"', "http or https address"),
+        ("temperature = -1", "must be at least 0"),
+        ('top_p = "much"', "must be a float"),
+        ('reasoning_effort = "some"', "one of none, minimal, low"),
         ("model = ", "does not parse"),
     ],
 )
@@ -60,8 +63,18 @@ def test_a_bad_file_is_named(user_config: Path, text: str, words: str) -> None:
     assert caught.value.where == str(user_config)
 
 
-@pytest.mark.parametrize("key", ["api_base", "home", "cache"])
-def test_a_project_cannot_send_keys_or_files_elsewhere(tmp_path: Path, key: str) -> None:
+def test_what_is_empty_of_sampling_is_left_to_the_provider(
+    user_config: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    user_config.write_text('temperature = 0.7\ntop_p = 1\nseed = 3\nreasoning_effort = "high"')
+    monkeypatch.setenv("WARPSMITH_TEMPERATURE", "")
+    found = load_settings({}, project=tmp_path)
+    assert (found.temperature, found.top_p, found.seed, found.max_output_tokens) == (None, 1.0, 3, None)
+    assert Settings.from_json(found.to_json()) == found
+
+
+@pytest.mark.parametrize("key", ["api_base", "home", "cache", "max_output_tokens", "reasoning_effort"])
+def test_a_project_cannot_send_keys_or_files_elsewhere_nor_make_answers_dearer(tmp_path: Path, key: str) -> None:
     (tmp_path / "warpsmith.toml").write_text(f'{key} = "elsewhere"')
     with pytest.raises(UsageError, match=f"may not set '{key}'"):
         load_settings({}, project=tmp_path)

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from agent.tool_calls import understand
+from agent.tool_calls import parse_errors, understand
 from agent.tools.base import FunctionTool
 
 TOOLS = {"Read": FunctionTool("Read", "", {"path": {"type": "string"}}, lambda path: path, ("path",))}
@@ -58,3 +58,19 @@ def test_an_unknown_tool_is_told_which_there_are():
     _, (call,) = understand(message(("a", "Browse", '{"url": "x"}')), 1, TOOLS)
     assert call.problem == "There is no tool 'Browse'. The tools are: Read."
     assert call.arguments == {"url": "x"}
+
+
+def test_what_could_not_be_understood_is_kept_as_it_was_written():
+    _, calls = understand(
+        message(("a", "Read", '{"path": '), ("b", "Read", "{}"), ("c", "Browse", '{"url": "x"}')), 1, TOOLS
+    )
+    errors = parse_errors(calls)
+    assert [(error["call_id"], error["raw"]) for error in errors] == [("a", '{"path": '), ("c", '{"url": "x"}')]
+    assert errors[1]["problem"] == calls[2].problem
+
+
+def test_what_a_provider_put_on_a_call_goes_back_with_it():
+    sent = message(("", "Read", "{}"))
+    sent["tool_calls"][0]["provider_specific_fields"] = {"thought_signature": "s"}
+    back, _ = understand(sent, 1, TOOLS)
+    assert back["tool_calls"][0]["provider_specific_fields"] == {"thought_signature": "s"}
