@@ -78,7 +78,7 @@ def _replaced(session: Path, module: Any, init: str, *, faster: bool) -> Any:
     """Return a session's best attempt in its landed form: the class, or a module in the place of the given one."""
     folder, told = ready_form(session, faster=faster)
     form = _recorder("form")
-    cls = form.load_class(folder, told)
+    cls = form.load_class(folder, told, module)
     if module is None:
         return cls
     known = _recorder("one").constructed_with(module, init or told["init"])

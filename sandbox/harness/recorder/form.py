@@ -5,6 +5,7 @@ The developer's own file is not touched: the form is executed beside it, under a
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import importlib
 import importlib.util
@@ -27,25 +28,31 @@ class Unfit(Exception):
     """A module is not of the kind that the form was made for; the text says how."""
 
 
-def load_class(folder: Path, told: Dict[str, str]) -> Any:
+def load_class(folder: Path, told: Dict[str, str], module: Optional[nn.Module] = None) -> Any:
     """Return the rewritten class of a form, executed once a process.
+
+    What the rewriting left alone stays the project's own: the records that a forward returns, registries, constants.
 
     Args:
         folder: The form: the Python file, and the folder of kernels.
         told: ``file``, ``class``, ``module`` (its import name in the project), ``root``, and ``kernels`` (the folder).
+        module: One of the original class, if there is one at hand: its class may be of the script that runs.
     """
     name = f"_warpsmith_form_{hashlib.sha256(str(folder).encode()).hexdigest()[:12]}"
     if name not in _LOADED:
         parent = told["module"].rpartition(".")[0]
         kernels = _import_folder(f"{name}_kernels", folder / told["kernels"])
-        module = types.ModuleType(name)
-        module.__file__, module.__package__ = str(folder / told["file"]), parent
-        sys.modules[name] = module
+        made = types.ModuleType(name)
         with _Standing(f"{parent}.{told['kernels']}" if parent else told["kernels"], kernels, told["root"]):
-            if parent:
-                importlib.import_module(parent)
-            exec(compile((folder / told["file"]).read_bytes(), module.__file__, "exec"), vars(module))  # noqa: S102
-        _LOADED[name] = getattr(module, told["class"])
+            theirs = _project_module(told["module"], module)
+            before = importlib.import_module(f"{kernels.__name__}._original").SOURCE
+            path = str(folder / told["file"])
+            tree = _to_execute(ast.parse((folder / told["file"]).read_bytes(), path), ast.parse(before), told["class"])
+            own = {"__name__": name, "__file__": path, "__package__": parent}
+            vars(made).update({**vars(theirs), **own})
+            sys.modules[name] = made
+            exec(compile(tree, path, "exec"), vars(made))  # noqa: S102
+        _LOADED[name] = getattr(made, told["class"])
     return _LOADED[name]
 
 
@@ -87,6 +94,37 @@ def _take(new: nn.Module, old: nn.Module, whole: bool) -> None:
         mine = vars(new).get(name)
         if type(mine) is type(value) and mine != value:
             setattr(new, name, value)
+
+
+def _project_module(name: str, module: Optional[nn.Module]) -> types.ModuleType:
+    """Return the developer's module that holds the original class."""
+    home = portrait.class_of(portrait.unwrapped(module)).__module__ if module is not None else name
+    return sys.modules[home] if home in sys.modules else importlib.import_module(name)
+
+
+def _to_execute(rewritten: ast.Module, original: ast.Module, target: str) -> ast.Module:
+    """Return what of a rewritten file has to be executed where all that its original defines is there.
+
+    That is what differs; all of it, where something beside the class and the imports was changed that others may use.
+    """
+    known = {ast.dump(statement) for statement in original.body}
+    names = {name for statement in original.body for name in _names(statement)} - {target}
+    differing = [each for each in rewritten.body if ast.dump(each) not in known or _is_future(each)]
+    changed = [each for each in differing if not isinstance(each, (ast.Import, ast.ImportFrom))]
+    if not any(name in names for each in changed for name in _names(each)):
+        rewritten.body = differing
+    return rewritten
+
+
+def _names(statement: ast.stmt) -> List[str]:
+    """Return what a statement gives a value, at any depth but for what functions and classes hold."""
+    if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        return [statement.name]
+    return [node.id for node in ast.walk(statement) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
+
+
+def _is_future(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
 
 
 def _listed(some: List[str], others: List[str]) -> str:
