@@ -18,7 +18,7 @@ from typing import Any
 
 from agent import events as ev
 from agent.exports.evidence import DECISIONS, facts
-from agent.exports.messages import arguments_of
+from agent.exports.plain import arguments_of
 from agent.exports.trajectory import Message, Note, Trajectory, Turn, answered
 
 VERSION = "ATIF-v1.8"

@@ -16,11 +16,12 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from agent.exports.evidence import decided, measured
+from agent.exports.plain import plain
 from agent.exports.trajectory import Message, Note, Trajectory, Turn, answered
 from agent.state import Judged
 from sandbox.verdict import Verdict
@@ -51,7 +52,7 @@ class _Side:
         turns = self.trajectory.turns[self.start : end + 1]
         if not all(later.goes_on_from(before) for before, later in itertools.pairwise(turns)):
             return None
-        return list(turns[-1].conversation[len(self.turn.messages) :])
+        return plain(turns[-1].conversation[len(self.turn.messages) :])
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ def _parting(one: Trajectory, other: Trajectory, note: Note) -> tuple[_Side, _Si
         if a.prompt_sha256 != b.prompt_sha256:
             note("After the same answers two sessions were told different things.")
             return None
-        if _without_ids(a.event.message) != _without_ids(b.event.message):
+        if _words(a.event.message) != _words(b.event.message):
             return _Side(one, index), _Side(other, index)
     note("Two sessions do not differ in any answer.")
     return None
@@ -172,16 +173,16 @@ def _interval(verdict: Verdict) -> tuple[float, float]:
     return (gain.low, gain.high) if gain else (0.0, 0.0)
 
 
-def _without_ids(message: Message) -> Message:
-    """Return an answer without the ids of its calls, which differ where nothing else does."""
-    calls: Sequence[dict[str, Any]] = message.get("tool_calls") or ()
-    return {**message, "tool_calls": [{**call, "id": ""} for call in calls]}
+def _words(message: Message) -> Message:
+    """Return what an answer says, without ids and seals, which differ where nothing else does."""
+    (said,) = plain([message])
+    return {**said, "tool_calls": [call["function"] for call in said.get("tool_calls", ())]}
 
 
 def _row(preferred: _Preferred, chosen: list[Message], rejected: list[Message]) -> dict[str, Any]:
     sides = {"chosen": (preferred.better, preferred.chosen), "rejected": (preferred.worse, preferred.rejected)}
     return {
-        "prompt": list(preferred.better.turn.messages),
+        "prompt": plain(preferred.better.turn.messages),
         "chosen": chosen,
         "rejected": rejected,
         "tools": preferred.better.turn.tools,

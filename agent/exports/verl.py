@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent.exports.evidence import facts
+from agent.exports.plain import plain
 from agent.exports.trajectory import Note, Trajectory, Turn, answered
 
 SOURCE = "warpsmith"
@@ -122,7 +123,7 @@ def _row(trajectory: Trajectory, turn: Turn, index: int, agent: str = "warpsmith
         "data_source": SOURCE,
         "ability": "kernels",
         "agent_name": agent,
-        "prompt": list(turn.messages),
+        "prompt": plain(turn.messages),
         "reward_model": {"style": "rule", "ground_truth": trajectory.source_sha256},
         "extra_info": {
             "index": index,

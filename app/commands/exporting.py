@@ -13,7 +13,7 @@ from typing import Any, TextIO
 
 from agent.exports import FORMATS
 from agent.exports.atif import file_name
-from agent.exports.messages import with_objects
+from agent.exports.plain import with_objects
 from agent.exports.trajectory import read_trajectory
 from agent.replay import RECORDINGS
 from agent.session import SESSION_FILE, find_session, list_sessions

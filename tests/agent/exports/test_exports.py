@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from agent import events as ev
 from agent.exports import FORMATS
-from agent.exports.messages import with_objects
+from agent.exports.plain import with_objects
 from agent.exports.trajectory import Trajectory, read_trajectory
 from agent.replay import RECORDINGS
 from agent.store import EVENTS, read_events
@@ -129,6 +129,21 @@ def test_messages_are_as_they_were_sent_and_arguments_objects_where_that_is_aske
     assert rows[0]["messages"] == [*read.turns[1].messages, read.turns[1].event.message]
     calls = [call for message in with_objects(rows[0]["messages"]) for call in message.get("tool_calls", ())]
     assert calls[0]["function"]["arguments"] == {"file_path": "shifted.py", "content": "wrong"}
+
+
+def test_what_a_provider_sealed_for_itself_is_left_out(tmp_path: Path) -> None:
+    story = Story()
+    story.answer("I look.", ("c1", "Check", "{}"))
+    message = story.state.messages[-1]
+    message |= {"thinking_blocks": [{"signature": "SEALED"}], "reasoning_content": "It is memory bound."}
+    message["tool_calls"][0]["provider_specific_fields"] = {"thought_signature": "SEALED"}
+    story.result("c1", "Check", "Done.")
+    story.answer("Done.")
+    folder = story.write(tmp_path)
+    (row,), notes = exported("messages", folder)
+    assert not notes
+    assert "SEALED" not in json.dumps(row)
+    assert row["messages"][2]["reasoning_content"] == "It is memory bound."
 
 
 def test_token_rows_split_where_tokens_part_and_end_with_the_model(tmp_path: Path) -> None:
