@@ -44,7 +44,14 @@ _SAMPLING = {
     "temperature": ("temperature",),
     "top_p": ("top_p", "topP"),
     "seed": ("seed",),
-    "max_output_tokens": ("max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens", "num_predict"),
+    "max_output_tokens": (
+        "max_tokens",
+        "max_completion_tokens",
+        "max_output_tokens",
+        "maxOutputTokens",
+        "maxTokens",
+        "num_predict",
+    ),
     "reasoning": ("reasoning_effort", "reasoning", "thinking", "thinkingConfig", "think"),
 }
 """What requests call the settings of sampling, in whichever dialect."""

@@ -37,13 +37,15 @@ _ASIDE = re.compile(
 )
 _LINE_OF_OLLAMA = re.compile(r"Got unexpected response from Ollama: (\{.*\})", re.S)
 _LOST = ("ReadError", "RemoteProtocolError", "ReadTimeout", "ConnectionResetError")
+_BODY = re.compile(r"(b['\"])?\{.*\}['\"]?$", re.S)
 _RETRY_IN = re.compile(r"(?:retryDelay\W+|(?:try again|retry) in )(\d+(?:\.\d+)?)\s*(ms|s|m)\b", re.I)
 
 
 def explain(litellm: ModuleType, name: str, error: Exception) -> WarpsmithError:
     """Return the error that a request to the model ``name`` ended with as one of ours."""
     status, said = _answered(error) or getattr(error, "status_code", None) or 0, words_of(error)
-    if isinstance(error, litellm.exceptions.ContextWindowExceededError) or status == 413 or _TOO_LONG.search(said):
+    too_long = isinstance(error, litellm.exceptions.ContextWindowExceededError) or _TOO_LONG.search(said)
+    if status == 413 or (too_long and status != 429):  # too many tokens at a time is another matter
         return ContextTooLong(f"The conversation is too long for {name}: {said}")
     if not _answered(error) and (broken := _broken_off(litellm, name, error, said)):
         return ModelRetryable(broken, wait_seconds(error))
@@ -98,6 +100,8 @@ def words_of(error: Exception) -> str:
 
 def _told(text: str) -> str:
     """Return the message of an error that is given as a JSON body, or nothing."""
+    if body := _BODY.search(text):
+        text = body[0]
     try:
         text = str(ast.literal_eval(text), "utf-8") if text[:2] in ("b'", 'b"') else text
         data: Any = ast.literal_eval(text) if text.startswith("{'") else json.loads(text, strict=False)

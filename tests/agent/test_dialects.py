@@ -15,6 +15,7 @@ from agent.model import DEFAULT_SAMPLING, Answer, ContextTooLong, ModelRefused, 
 from agent.tokens import whole_prompts
 from agent.tool_calls import understand
 from tests.servers.dialects.anthropic import Anthropic
+from tests.servers.dialects.bedrock import Bedrock
 from tests.servers.dialects.gemini import Gemini
 from tests.servers.dialects.ollama import Ollama
 from tests.servers.dialects.openai import OpenAI, Quirks
@@ -40,6 +41,7 @@ SETTINGS = Sampling(temperature=0.5, top_p=0.9, seed=5, max_output_tokens=3000)
 CLAUDE = (Anthropic(), "anthropic/claude-sonnet-4-5")
 GEMINI = (Gemini(), "gemini/gemini-2.5-pro")
 OLLAMA = (Ollama(), "ollama/qwen3")
+BEDROCK = (Bedrock(), "bedrock/anthropic.claude-sonnet-4-5-20250929-v1:0")
 HIDDEN = Quirks(reasoning_key="", refuses=("temperature", "top_p", "max_tokens", "logprobs", "return_token_ids"))
 
 
@@ -148,6 +150,26 @@ async def test_hidden_thinking_goes_back_as_it_came():
     kinds = [block["type"] for block in said.sent["messages"][1]["content"]]
     assert kinds == ["thinking", "redacted_thinking", "text", "tool_use", "tool_use"]
     assert said.sent["messages"][1]["content"][1]["data"] == "SEALED"
+
+
+@pytest.fixture(autouse=True)
+def amazon_account(monkeypatch):
+    """Let requests to Amazon be signed, by nobody in particular."""
+    for name, value in {"ACCESS_KEY_ID": "a", "SECRET_ACCESS_KEY": "b", "REGION_NAME": "us-east-1"}.items():
+        monkeypatch.setenv(f"AWS_{name}", value)
+
+
+async def test_the_same_model_at_amazon_gets_the_same_in_its_own_form():
+    said = await talk(*BEDROCK, sampling=SETTINGS)
+    assert_understood(said)
+    first = said.answers[0]
+    assert first.usage.items() >= {**USAGE, "cached_input_tokens": 600, "cache_write_tokens": 200}.items()
+    assert first.sampling.items() >= {"temperature": 0.5, "max_output_tokens": 3000}.items()
+    signed = {"reasoningText": {"text": "It is memory bound.", "signature": "SIGNED"}}
+    assert said.sent["messages"][1]["content"][0] == {"reasoningContent": signed}
+    points = [["cachePoint" in block for block in message["content"]] for message in said.sent["messages"]]
+    assert points == [[False, True], [False] * 4, [False, False, True]]
+    assert "cachePoint" in said.sent["system"][1]
 
 
 async def test_gemini_gets_its_thought_signatures_back_and_counts_thoughts_as_output():
@@ -370,6 +392,15 @@ FAILURES = {
             (500, "model requires more system memory than is available", ModelRetryable, "memory"),
         ],
     ),
+    "bedrock": (
+        BEDROCK,
+        [
+            (403, "The security token included in the request is invalid.", ModelRefused, "403"),
+            (429, "Too many tokens, please wait before trying again.", ModelRetryable, "429"),
+            (400, "Input is too long for requested model.", ContextTooLong, "too long"),
+            (503, "Bedrock is unable to process your request.", ModelRetryable, "503"),
+        ],
+    ),
     "openai": (
         (OpenAI(), "deepseek/deepseek-chat"),
         [
@@ -395,7 +426,7 @@ async def test_each_failure_is_told_in_the_providers_words(dialect, name, status
     assert not any(mark in told for mark in ("litellm", "Exception", "{", "b'"))
 
 
-@pytest.mark.parametrize(("dialect", "name"), [CLAUDE, GEMINI, OLLAMA])
+@pytest.mark.parametrize(("dialect", "name"), [CLAUDE, GEMINI, OLLAMA, BEDROCK])
 @pytest.mark.parametrize(("headers", "wait"), [({"retry-after": "7"}, 7.0), ({"retry-after-ms": "1500"}, 1.5)])
 async def test_every_provider_can_say_how_long_to_wait(dialect, name, headers, wait):
     busy = Reply(status=429, headers=headers, error={"message": "slow down"})
@@ -414,7 +445,7 @@ async def test_google_says_in_words_how_long_to_wait():
 BROKEN = Reply(text="an answer that does not come to its end", error={"message": "The engine died."})
 
 
-@pytest.mark.parametrize(("dialect", "name"), [CLAUDE, GEMINI, OLLAMA, (VLLM(), "hosted_vllm/tiny")])
+@pytest.mark.parametrize(("dialect", "name"), [CLAUDE, GEMINI, OLLAMA, BEDROCK, (VLLM(), "hosted_vllm/tiny")])
 @pytest.mark.parametrize(
     ("how", "told"), [({"fail_after": 3}, "The engine died"), ({"drop_after": 3}, "was lost in the middle")]
 )
