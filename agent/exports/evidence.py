@@ -40,13 +40,14 @@ def decided(state: SessionState, attempt: int) -> str:
     """Return ``accepted``, ``rejected``, ``mixed`` or nothing: what the developer decided on an attempt as a whole.
 
     Accepted is what stands in their project without a hunk missing, or what they accepted hunks of and rejected none;
-    rejected what they rejected hunks of and took none.
+    rejected what they rejected hunks of and took none. What they took in part, or took back, is mixed.
     """
     reasons = [reason for (number, _, _), reason in state.decisions.items() if number == attempt]
-    standing = [state.landings[n] for n in state.landings_standing if state.landings[n].attempt == attempt]
+    landings = [number for number, landed in state.landings.items() if landed.attempt == attempt]
+    standing = [state.landings[number] for number in landings if number in state.landings_standing]
     taken = None in reasons or bool(standing)
     refused = any(reason is not None for reason in reasons) or any(landed.partial for landed in standing)
-    if taken and refused:
+    if (taken and refused) or (landings and not standing):
         return "mixed"
     return "accepted" if taken else "rejected" if refused else ""
 

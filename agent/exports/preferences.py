@@ -87,7 +87,7 @@ def _note_within(trajectory: Trajectory, note: Note) -> None:
             "Attempts that one session had accepted and rejected are no pair: the later was written knowing the earlier."
         )
     for _ in range(decisions.count("mixed")):
-        note("An attempt was accepted in part, so it is neither.")
+        note("An attempt was accepted in part, or taken back, so it is neither accepted nor rejected.")
 
 
 def _between(one: Trajectory, other: Trajectory, note: Note) -> Iterator[dict[str, Any]]:

@@ -90,7 +90,8 @@ def _write(rows: Iterable[dict[str, Any]], options: argparse.Namespace) -> int:
         try:
             with part.open("w") as file:
                 count = _write_lines(rows, file)
-            part.replace(out)
+            if count:
+                part.replace(out)
         finally:
             part.unlink(missing_ok=True)
     return count

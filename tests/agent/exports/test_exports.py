@@ -74,6 +74,8 @@ def test_what_is_written_is_whole_and_a_folder_holds_a_document_a_file(tmp_path:
     out = tmp_path / "rows.jsonl"
     assert main(["sessions", "export", str(folder), "--format", "messages", "--out", str(out)]) == 0
     assert len(out.read_text().splitlines()) == 2
+    assert main(["sessions", "export", "demo-cpu", "--format", "verl", "--out", str(out)]) == 1
+    assert len(out.read_text().splitlines()) == 2, "nothing is written over what there is"
     assert [path.name for path in tmp_path.glob("*.part")] == []
 
 
@@ -244,6 +246,15 @@ def test_what_is_no_pair_is_counted_and_said(tmp_path: Path, one: Story, other: 
     rows, notes = exported("preferences", one.write(tmp_path / "a"), other.write(tmp_path / "b"))
     assert [row["evidence"]["kind"] for row in rows if row["evidence"]["kind"] == "faster"] == []
     assert notes[why] == 1
+
+
+def test_what_was_taken_back_is_not_accepted_any_more(tmp_path: Path) -> None:
+    back = sibling("fast", 2.0, taken=True)
+    back.add(ev.Undone(landing=1, files=[]))
+    refused = sibling("slow", 2.0, taken=False)
+    rows, notes = exported("preferences", back.write(tmp_path / "a"), refused.write(tmp_path / "b"))
+    assert rows == []
+    assert notes["An attempt was accepted in part, or taken back, so it is neither accepted nor rejected."] == 1
 
 
 def test_no_pair_where_the_same_answer_was_told_other_things(tmp_path: Path) -> None:
