@@ -22,6 +22,7 @@ from sandbox.task import TaskSpec
 from tests.app import sessions
 from tests.app.conftest import ide, until
 from tests.app.test_ide import ready, see_diff, session, text
+from tests.app.test_permission import CHANGED, armed, ask, asked
 
 SIZES = [(80, 24), (120, 40)]
 by_size = pytest.mark.parametrize("size", SIZES, ids=["80x24", "120x40"])
@@ -119,6 +120,31 @@ def test_sixteen_colours(snap_compare: Compare, tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("TERM", "linux")
     monkeypatch.delenv("COLORTERM")
     assert snap_compare(ide(sessions.record(tmp_path)), terminal_size=(120, 40), run_before=steps(rejected))
+
+
+@by_size
+@pytest.mark.parametrize("kind", ["command", "change"])
+def test_what_the_agent_asks(snap_compare: Compare, tmp_path: Path, kind: str, size: tuple[int, int]) -> None:
+    question = asked() if kind == "command" else asked("Write", f"{sessions.KERNEL_PATH} +40 −1", CHANGED)
+
+    async def look(pilot: Pilot[None]) -> None:
+        ask(pilot, question)
+        await until(pilot, lambda: armed(pilot))
+
+    assert snap_compare(ide(sessions.record(tmp_path)), terminal_size=size, run_before=steps(finished, look))
+
+
+def test_what_the_agent_asks_without_colours(
+    snap_compare: Compare, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    async def look(pilot: Pilot[None]) -> None:
+        ask(pilot)
+        await until(pilot, lambda: armed(pilot))
+        await pilot.press("s")
+
+    assert snap_compare(ide(sessions.record(tmp_path)), terminal_size=(80, 24), run_before=steps(finished, look))
 
 
 @by_size
