@@ -99,7 +99,9 @@ def _token(_match: re.Match[str]) -> str:
 
 def _without(text: str, between: re.Pattern[str]) -> tuple[str, list[int]]:
     """Return a text without what matches, and for each of its characters where it stood."""
-    kept, places, done = [], [], 0
+    kept: list[str] = []
+    places: list[int] = []
+    done = 0
     for match in [*between.finditer(text), None]:
         end = match.start() if match else len(text)
         kept.append(text[done:end])
