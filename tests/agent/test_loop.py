@@ -114,6 +114,9 @@ async def test_malformed_and_unknown_calls_are_answered_and_the_loop_goes_on(mak
     ended = await bench.run()
     assert ended.reason == EndReason.FINISHED
     assert "not valid JSON" in bench.results[0]
+    first = bench.events(ev.ModelTurn)[0]
+    assert [error["problem"] for error in first.parse_errors] == bench.results[:2]
+    assert first.identity == {"provider": "openai"}
     assert "There is no tool 'Browse'" in bench.results[1]
     assert "file_path" in bench.results[2]
     assert [event.ok for event in bench.events(ev.ToolFinished)] == [False, False, False]
