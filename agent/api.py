@@ -16,13 +16,15 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from agent.events import RunEnded
 from agent.form import ready_form
 from agent.kept_recordings import new_recording
 from agent.model import require_model
 from agent.session import create_session, find_session
 from agent.settings import Settings, load_settings
+from agent.store import read_events
 from sandbox.asked import asked_task, inputs_file
-from sandbox.errors import UsageError
+from sandbox.errors import EnvironmentFault, ExitCode, InternalError, TaskError, UsageError, WarpsmithError
 from sandbox.isolation import best_isolation
 from sandbox.judge import Judge
 from sandbox.machine.devices import resolve_device
@@ -46,7 +48,8 @@ def optimize(module: Any, example_inputs: Any, *, quiet: bool, options: Mapping[
     folder = create_session(spec, settings, settings.home)
     flag = "-I" if sys.flags.isolated else "-P"
     output = subprocess.DEVNULL if quiet else 2
-    subprocess.run([sys.executable, flag, "-c", _RUN, str(folder)], stdout=output, stderr=output, check=False)
+    command = [sys.executable, flag, "-c", _RUN, str(folder)]
+    _require_run(folder, subprocess.run(command, stdout=output, stderr=output, check=False).returncode)
     return _replaced(folder, module, asked.get("init", ""), faster=True)
 
 
@@ -90,6 +93,20 @@ def _replaced(session: Path, module: Any, init: str, *, faster: bool) -> Any:
             where=told["class"],
             next_step="Give one that is built the same way, and init=... as it was built.",
         ) from unfit
+
+
+def _require_run(folder: Path, status: int) -> None:
+    """Raise what kept a session from being a run of the agent: the task, the machine or model, an interrupt, or us."""
+    if status in (ExitCode.OK, ExitCode.FAILED):
+        return
+    if status == ExitCode.INTERRUPTED:
+        raise KeyboardInterrupt
+    ends = [stored.event for stored in read_events(folder) if isinstance(stored.event, RunEnded)]
+    what = f"The session ended: {ends[-1].reason}. {ends[-1].detail}" if ends else f"The session ended with {status}."
+    kinds: dict[int, type[WarpsmithError]] = {ExitCode.USAGE: TaskError, ExitCode.ENVIRONMENT: EnvironmentFault}
+    raise kinds.get(status, InternalError)(
+        what.strip(), where=str(folder), next_step="What was judged before is kept: warpsmith sessions show last"
+    )
 
 
 def _captured(module: Any, inputs: Any, settings: Settings, asked: Mapping[str, Any], folder: Path) -> TaskSpec:

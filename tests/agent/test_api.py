@@ -31,6 +31,7 @@ SCRIPT = [
         ],
     ),
     Reply(text="I give up."),
+    Reply(text="I do not go on."),
 ]
 ASKING = """
 import json, sys, torch, warpsmith
