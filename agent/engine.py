@@ -112,7 +112,7 @@ class Engine:
             case cmd.Run():
                 self._running.start()
             case cmd.Steer(text=text):
-                self._stream.emit(ev.Steered(text=text))
+                self._stream.emit(ev.Steered(text=text, skill=self._running.skill_for(text)))
                 self._running.start()
             case cmd.Interrupt():
                 self._interrupt()

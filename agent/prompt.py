@@ -8,7 +8,7 @@ from typing import Any
 
 from agent.framing import RULE as DATA_RULE
 from agent.framing import fenced
-from agent.skills import Skill, Skills
+from agent.skills import Skills
 from agent.verdict_text import original_text
 from sandbox.task import TaskSpec
 
@@ -20,7 +20,7 @@ def system_message(spec: TaskSpec, skills: Skills, turn_limit: int) -> dict[str,
     """Return the system message: role, workspace, kernels, rules, judging, and the skills."""
     parts = [_ROLE, _workspace(spec), _kernels(spec), _rules(spec), _judging(turn_limit)]
     if skills.main:
-        parts.append(_body(skills.main))
+        parts.append(skills.main.told)
     if catalogue := _catalogue(skills):
         parts.append(catalogue)
     return {"role": "system", "content": "\n\n".join(parts)}
@@ -153,11 +153,6 @@ def _judging(turn_limit: int) -> str:
         f"You have {turn_limit} answers. Work without asking back. When further gains are not worth it, remove files you no "
         "longer need, run a full Check, and end with a short summary without a tool call."
     )
-
-
-def _body(skill: Skill) -> str:
-    files = f"\n\nFiles of this skill (read them with Skill): {', '.join(skill.resources)}" if skill.resources else ""
-    return f'<skill name="{skill.name}">\n{skill.body}{files}\n</skill>'
 
 
 def _catalogue(skills: Skills) -> str:

@@ -21,7 +21,7 @@ from agent.permissions.rules import parse_rule
 from agent.prompt import opening_message, shows_whole, system_message
 from agent.redact import Redactor
 from agent.session import Session
-from agent.skills import load_skills
+from agent.skill_places import find_skills, project_of
 from agent.state import CUT_OFF
 from agent.store import read_blob, read_events
 from agent.stream import Stream
@@ -59,7 +59,7 @@ class Running:
         self._workspace = workspace
         self._redact = Redactor(os.environ)
         self.permissions = self._desk()
-        self._skills = load_skills()
+        self._skills = find_skills(session.settings.home, project_of(session.task))
         self._model: Model | None = None
         self._tools: Sequence[Tool] = ()
         self._hands: WorkspaceTools | None = None
@@ -75,7 +75,7 @@ class Running:
             Places(self._workspace),
             self._redact,
             rules=Rules(allow, ask, deny),
-            approvals=Approvals(settings.home, task.root if task.kind == "module" else task.path.parent),
+            approvals=Approvals(settings.home, project_of(task)),
             mode=settings.permission_mode,
         )
 
@@ -87,10 +87,15 @@ class Running:
     def warm_up(self) -> None:
         """Begin what takes long before anyone waits for it: the model's client, and the judge."""
         for problem in self._skills.problems:
-            self._stream.emit(ev.ErrorEvent(what="A skill has a fault.", where=problem))
+            self._stream.emit(ev.ErrorEvent(what="A skill is not used as it is.", where=problem))
         with contextlib.suppress(ModelUnavailable):  # told when a run is asked for: looking needs no model
             self._ready_model()
         self.judging.open()
+
+    def skill_for(self, text: str) -> str:
+        """Return the skill that the developer names as ``/name`` at the start of what they say, as the agent is told it."""
+        skill = self._skills.asked_for(text)
+        return skill.told if skill else ""
 
     def start(self) -> None:
         """Start a run, unless one goes on."""

@@ -28,6 +28,7 @@ COMMANDS = {
     "landed": "what has landed in this project: judge it again, retune, undo",
     "mcp": "the judge as an MCP server, for other coding agents",
     "sessions": "list, show, resume, export and prune sessions",
+    "skills": "what the agent can read up on: list, validate, trust a project's",
     "doctor": "what this machine has, what is missing, how to mend it",
     "demo": "watch a bundled module get faster, with no key and no GPU needed",
 }

@@ -12,7 +12,10 @@ def skill_tool(skills: Skills) -> Tool:
     """Return the tool; it reads the skills and the files they list, and nothing else."""
 
     def read(name: str, file: str = "") -> str:
-        skill = skills.named(name)
+        try:
+            skill = skills.named(name)
+        except KeyError as error:
+            raise ToolProblem(f"There is no skill '{name}' any more.") from error
         if not file:
             files = "".join(f"\n- {path}" for path in skill.resources)
             return f"{skill.body}\n\nFiles of this skill:{files}" if files else skill.body
@@ -21,6 +24,8 @@ def skill_tool(skills: Skills) -> Tool:
         except KeyError as error:
             known = ", ".join(skill.resources) or "none"
             raise ToolProblem(f"Skill '{name}' has no file '{file}'. It has: {known}.") from error
+        except ValueError as error:
+            raise ToolProblem(f"Skill '{name}' cannot be read: {error}.") from error
 
     example = next((f", such as {skill.resources[-1]}" for skill in skills.all if skill.resources), "")
     parameters: dict[str, Any] = {

@@ -24,6 +24,9 @@ def question_rows(asked: PermissionAsked, width: int, *, whole: bool) -> list[Ro
     left_out = len(lines) - SHORT
     if not whole and left_out > 0:
         lines = [*lines[:SHORT], row((f"… {left_out} more lines: v shows all", "$text-warning"))]
+    kept = sorted({choice["pattern"] for choice in asked.choices if choice["pattern"]}) if whole else []
+    for pattern in kept:
+        lines += [row(""), *wrapped(Content.assemble(("Kept by s and a: ", "$muted"), clean(pattern)), width)]
     because = Content.assemble(("Why: ", "$muted"), clean(asked.why) if asked.why else "the agent did not say why")
     return [*lines, row(""), *wrapped(because, width)]
 
