@@ -29,7 +29,7 @@ from agent.model import (
     OnPiece,
     Sampling,
 )
-from agent.provider_errors import explain
+from agent.provider_errors import explain, fell_silent
 from agent.routes import Route, route
 from agent.server_card import ServerCard, read_card, told_of
 from agent.tokens import PromptTokens, doubts
@@ -120,9 +120,9 @@ class LiteLLMModel:
             request["tools"] = list(tools)
         try:
             return await self._asked(litellm, to, request, on_piece)
-        except TimeoutError:
-            raise ModelRetryable(f"{self.name} sent nothing for {SILENCE_SECONDS:.0f} seconds.") from None
-        except litellm.exceptions.openai.OpenAIError as error:
+        except (TimeoutError, litellm.exceptions.openai.OpenAIError) as error:
+            if fell_silent(litellm, error):
+                raise ModelRetryable(f"{self.name} sent nothing for {SILENCE_SECONDS:.0f} seconds.") from error
             raise explain(litellm, self.name, error) from error
 
     async def _asked(self, litellm: ModuleType, to: Route, request: dict[str, Any], on_piece: OnPiece) -> Answer:

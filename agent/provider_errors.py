@@ -36,7 +36,7 @@ _ASIDE = re.compile(
     r"( Original exception: |\. Received Model Group=| LiteLLM Retried|\.? Handle with `litellm).*| ssl:<[^>]*>", re.S
 )
 _LINE_OF_OLLAMA = re.compile(r"Got unexpected response from Ollama: (\{.*\})", re.S)
-_LOST = ("ReadError", "RemoteProtocolError", "ReadTimeout", "ConnectionResetError")
+_LOST = ("ReadError", "RemoteProtocolError", "ConnectionResetError")
 _BODY = re.compile(r"(b['\"])?\{.*\}['\"]?$", re.S)
 _RETRY_IN = re.compile(r"(?:retryDelay\W+|(?:try again|retry) in )(\d+(?:\.\d+)?)\s*(ms|s|m)\b", re.I)
 
@@ -73,6 +73,14 @@ def _broken_off(litellm: ModuleType, name: str, error: Exception, said: str) -> 
     if any(type(cause).__name__ in _LOST for cause in _causes(error)):
         return f"The connection to {name} was lost in the middle of its answer."
     return f"{name} broke its answer off: {said}"
+
+
+def fell_silent(litellm: ModuleType, error: Exception) -> bool:
+    """Whether the error is that the provider sent nothing for too long."""
+    late = (TimeoutError, litellm.exceptions.Timeout)
+    return not _answered(error) and any(
+        isinstance(e, late) or type(e).__name__ == "ReadTimeout" for e in _causes(error)
+    )
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

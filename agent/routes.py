@@ -22,6 +22,8 @@ _ANOTHER_NAME = {"ollama": "ollama_chat", "hosted_vllm": "openai"}
 """The same server by the way of speaking to it that knows tools, and the one that keeps prompt token ids."""
 _FIRST_PATH = {"openai": "/v1", "gemini": "/v1beta"}
 """Put behind an address without a path."""
+_PUTS_ITS_OWN = ("anthropic", "ollama", "ollama_chat")
+"""LiteLLM puts the whole path behind their addresses, the version too."""
 _OWN_CREDENTIALS = ("bedrock", "vertex_ai", "azure", "sagemaker", "watsonx")
 """Not asked with a key but with what their own tools have set up."""
 _BY_RESPONSES = re.compile(r"(gpt-(5\.[4-9]|[6-9]|\d\d)|.*codex)")
@@ -63,6 +65,11 @@ class Route:
         request: dict[str, Any] = {"model": self.model, "messages": self.wire(messages)}
         wanted: dict[str, Any] = {"temperature": sampling.temperature, "top_p": sampling.top_p, "seed": sampling.seed}
         wanted |= {"max_tokens": sampling.max_output_tokens, "reasoning_effort": sampling.reasoning_effort or None}
+        if self.claude and sampling.reasoning_effort not in (
+            "",
+            "none",
+        ):  # reasoning, they take no other than their own
+            wanted |= {"temperature": None, "top_p": None}
         request |= {key: value for key, value in wanted.items() if value is not None}
         if self.base:
             request["base_url"] = self.base
@@ -127,6 +134,8 @@ def route(litellm: ModuleType, name: str, api_base: str, environment: Mapping[st
             f"{name} is on a server of your own, and its address is not known.",
             next_step="Give it with --api-base, such as http://localhost:8000/v1.",
         )
+    if provider in _PUTS_ITS_OWN:
+        base = base.rstrip("/").removesuffix("/v1")
     if base and not urlsplit(base).path.strip("/"):
         base = base.rstrip("/") + _FIRST_PATH.get(_ANOTHER_NAME.get(provider, provider), "")
     key = _key(provider, environment) if base else ""

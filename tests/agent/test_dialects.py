@@ -4,94 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import pytest
 
 from agent import events as ev
 from agent.litellm_model import LiteLLMModel
-from agent.model import DEFAULT_SAMPLING, Answer, ContextTooLong, ModelRefused, ModelRetryable, Piece, Sampling
+from agent.model import Sampling
 from agent.tokens import whole_prompts
-from agent.tool_calls import understand
-from tests.servers.dialects.anthropic import Anthropic
-from tests.servers.dialects.bedrock import Bedrock
-from tests.servers.dialects.gemini import Gemini
-from tests.servers.dialects.ollama import Ollama
+from tests.agent.talking import BEDROCK, CLAUDE, GEMINI, LOOK, OLLAMA, START, TOOLS, Talk, calls_of, heard, talk
 from tests.servers.dialects.openai import OpenAI, Quirks
 from tests.servers.dialects.responses import Responses
 from tests.servers.dialects.vllm import MODEL_LENGTH, VLLM, prompt_ids
-from tests.servers.provider import Call, Dialect, ProviderServer, Reply, Scripted, Tokens
+from tests.servers.provider import ProviderServer, Reply
 
-NAMES = {"Read": None, "List": None}
-TOOLS = [
-    {"type": "function", "function": {"name": n, "parameters": {"type": "object", "properties": {}}}} for n in NAMES
-]
-START = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "go"}]
-LOOK = Reply(
-    text="I look at both files.",
-    reasoning="It is memory bound.",
-    signature="SIGNED",
-    calls=[Call("Read", {"path": "a.py"}, signature="THOUGHT"), Call("List", {})],
-    tokens=Tokens(input=1000, cached=600, written=200, output=50, reasoning=20),
-)
+pytestmark = pytest.mark.usefixtures("amazon_account")
 CALLS = [("Read", {"path": "a.py"}), ("List", {})]
 SETTINGS = Sampling(temperature=0.5, top_p=0.9, seed=5, max_output_tokens=3000)
 
-CLAUDE = (Anthropic(), "anthropic/claude-sonnet-4-5")
-GEMINI = (Gemini(), "gemini/gemini-2.5-pro")
-OLLAMA = (Ollama(), "ollama/qwen3")
-BEDROCK = (Bedrock(), "bedrock/anthropic.claude-sonnet-4-5-20250929-v1:0")
 HIDDEN = Quirks(reasoning_key="", refuses=("temperature", "top_p", "max_tokens", "logprobs", "return_token_ids"))
-
-
-@dataclass
-class Talk:
-    """A conversation of two answers: what was answered, what streamed of the first, and what came to the server."""
-
-    answers: list[Answer]
-    pieces: list[Piece]
-    messages: list[dict[str, Any]]
-    server: ProviderServer
-
-    @property
-    def sent(self) -> dict[str, Any]:
-        """The second request, which holds the first answer and the results of its calls."""
-        return self.server.requests[-1]
-
-
-async def talk(
-    dialect: Dialect,
-    name: str,
-    first: Scripted = LOOK,
-    sampling: Sampling = DEFAULT_SAMPLING,
-    provider_at: Callable[[str], None] | None = None,
-) -> Talk:
-    """Let a model answer twice, with results for the calls of its first answer between.
-
-    The server is given as one's own, or where the provider's own is looked for, which ``provider_at`` is told.
-    """
-    messages, pieces, answers = list(START), [], []
-    with ProviderServer(dialect, [first, Reply(text="Done.")]) as server:
-        if provider_at:
-            provider_at(f"{server.base_url}/v1")
-        model = LiteLLMModel(name, "" if provider_at else server.base_url, sampling)
-        for turn in (1, 2):
-            heard = pieces.append if turn == 1 else lambda piece: None
-            answers.append(await model.answer(messages, TOOLS, heard))
-            message, calls = understand(answers[-1].message, turn, NAMES)
-            messages += [message, *({"role": "tool", "tool_call_id": c.id, "content": f"of {c.name}"} for c in calls)]
-    return Talk(answers, pieces, messages, server)
-
-
-def calls_of(answer: Answer) -> list[tuple[str, dict[str, Any]]]:
-    """Return the name and parsed arguments of each call."""
-    return [(c["function"]["name"], json.loads(c["function"]["arguments"])) for c in answer.message["tool_calls"]]
-
-
-def heard(pieces: list[Piece], kind: str, call: int | None = None) -> str:
-    """Return what streamed of a kind, joined."""
-    return "".join(piece.text for piece in pieces if piece.kind == kind and piece.call == call)
 
 
 def assert_understood(said: Talk, *, reasoning: str = "It is memory bound.") -> None:
@@ -145,18 +76,33 @@ async def test_what_anthropic_may_cache_is_marked_on_the_wire_and_never_in_the_c
     assert said.messages[:2] == START
 
 
+async def test_a_thinking_claude_gets_no_temperature():
+    said = await talk(*CLAUDE, sampling=replace(SETTINGS, reasoning_effort="low"))
+    assert said.answers[0].sampling.keys() == {"max_output_tokens", "reasoning"}
+    assert said.sent["thinking"]["type"] == "enabled"
+
+
+@pytest.mark.parametrize(
+    ("dialect", "name", "path", "whole"),
+    [
+        (*CLAUDE, "/v1", "/v1/messages"),
+        (*OLLAMA, "/v1/", "/api/chat"),
+        (*GEMINI, "/v1beta", "/v1beta/models/gemini-2.5-pro:streamGenerateContent?alt=sse"),
+        (OpenAI(), "tiny", "/", "/v1/chat/completions"),
+        (OpenAI(), "openai/tiny", "/else/v1", "/else/v1/chat/completions"),
+    ],
+)
+async def test_an_address_may_be_given_with_and_without_the_version(dialect, name, path, whole):
+    with ProviderServer(dialect, [Reply(text="hi")]) as server:
+        await LiteLLMModel(name, server.base_url + path).answer(START, TOOLS, lambda piece: None)
+    assert server.paths == [whole]
+
+
 async def test_hidden_thinking_goes_back_as_it_came():
     said = await talk(*CLAUDE, replace(LOOK, extra={"redacted": "SEALED"}))
     kinds = [block["type"] for block in said.sent["messages"][1]["content"]]
     assert kinds == ["thinking", "redacted_thinking", "text", "tool_use", "tool_use"]
     assert said.sent["messages"][1]["content"][1]["data"] == "SEALED"
-
-
-@pytest.fixture(autouse=True)
-def amazon_account(monkeypatch):
-    """Let requests to Amazon be signed, by nobody in particular."""
-    for name, value in {"ACCESS_KEY_ID": "a", "SECRET_ACCESS_KEY": "b", "REGION_NAME": "us-east-1"}.items():
-        monkeypatch.setenv(f"AWS_{name}", value)
 
 
 async def test_the_same_model_at_amazon_gets_the_same_in_its_own_form():
@@ -354,123 +300,3 @@ async def test_a_server_that_counts_nothing_has_no_usage():
 async def test_why_an_answer_ended_is_told_in_one_vocabulary(dialect, name, word, finish):
     said = await talk(dialect, name, Reply(text="I stop", finish=word))
     assert said.answers[0].finish_reason == finish
-
-
-FAILURES = {
-    "anthropic": (
-        CLAUDE,
-        [
-            (401, "invalid x-api-key", ModelRefused, "API key"),
-            (403, "no permission", ModelRefused, "API key"),
-            (404, "model: claude-none", ModelRefused, "'model'"),
-            (429, "over your organization's rate limit", ModelRetryable, "429"),
-            (400, "Your credit balance is too low", ModelRefused, "credit"),
-            (500, "Internal server error", ModelRetryable, "500"),
-            (529, "Overloaded", ModelRetryable, "529"),
-            (400, "prompt is too long: 208310 tokens > 200000 maximum", ContextTooLong, "208310"),
-        ],
-    ),
-    "gemini": (
-        GEMINI,
-        [
-            (400, "API key not valid. Please pass a valid API key.", ModelRefused, "in the environment"),
-            (403, "Method doesn't allow unregistered callers", ModelRefused, "in the environment"),
-            (404, "models/gemini-9 is not found", ModelRefused, "'model'"),
-            (429, "You exceeded your current quota. Please retry in 34.5s.", ModelRetryable, "429"),
-            (429, "You exceeded your current quota, check your billing", ModelRefused, "credit"),
-            (500, "An internal error has occurred.", ModelRetryable, "500"),
-            (503, "The model is overloaded.", ModelRetryable, "503"),
-            (400, "The input token count (9) exceeds the maximum number of tokens allowed (8).", ContextTooLong, "(9)"),
-        ],
-    ),
-    "ollama": (
-        OLLAMA,
-        [
-            (404, "model 'qwen3' not found", ModelRefused, "'model'"),
-            (400, "qwen3 does not support tools", ModelRefused, "'model'"),
-            (503, "server busy, please try again", ModelRetryable, "503"),
-            (500, "model requires more system memory than is available", ModelRetryable, "memory"),
-        ],
-    ),
-    "bedrock": (
-        BEDROCK,
-        [
-            (403, "The security token included in the request is invalid.", ModelRefused, "403"),
-            (429, "Too many tokens, please wait before trying again.", ModelRetryable, "429"),
-            (400, "Input is too long for requested model.", ContextTooLong, "too long"),
-            (503, "Bedrock is unable to process your request.", ModelRetryable, "503"),
-        ],
-    ),
-    "openai": (
-        (OpenAI(), "deepseek/deepseek-chat"),
-        [
-            (402, "Insufficient Balance", ModelRefused, "credit"),
-            (400, "the request exceeds the available context size", ContextTooLong, "context size"),
-            (503, "no healthy upstream", ModelRetryable, "503"),
-        ],
-    ),
-}
-CASES = [(*who, *case) for who, cases in FAILURES.values() for case in cases]
-
-
-@pytest.mark.parametrize(("dialect", "name", "status", "said", "kind", "hint"), CASES)
-async def test_each_failure_is_told_in_the_providers_words(dialect, name, status, said, kind, hint):
-    with (
-        ProviderServer(dialect, [Reply(status=status, error={"message": said})]) as server,
-        pytest.raises(kind) as caught,
-    ):
-        await LiteLLMModel(name, server.base_url).answer(START, TOOLS, lambda piece: None)
-    told = str(caught.value)
-    assert said.rstrip(".") in told
-    assert hint in told
-    assert not any(mark in told for mark in ("litellm", "Exception", "{", "b'"))
-
-
-@pytest.mark.parametrize(("dialect", "name"), [CLAUDE, GEMINI, OLLAMA, BEDROCK])
-@pytest.mark.parametrize(("headers", "wait"), [({"retry-after": "7"}, 7.0), ({"retry-after-ms": "1500"}, 1.5)])
-async def test_every_provider_can_say_how_long_to_wait(dialect, name, headers, wait):
-    busy = Reply(status=429, headers=headers, error={"message": "slow down"})
-    with ProviderServer(dialect, [busy]) as server, pytest.raises(ModelRetryable) as caught:
-        await LiteLLMModel(name, server.base_url).answer(START, TOOLS, lambda piece: None)
-    assert caught.value.wait_seconds == wait
-
-
-async def test_google_says_in_words_how_long_to_wait():
-    busy = Reply(status=429, error={"message": "Quota exceeded. Please retry in 34.5s."})
-    with ProviderServer(GEMINI[0], [busy]) as server, pytest.raises(ModelRetryable) as caught:
-        await LiteLLMModel(GEMINI[1], server.base_url).answer(START, TOOLS, lambda piece: None)
-    assert caught.value.wait_seconds == 34.5
-
-
-BROKEN = Reply(text="an answer that does not come to its end", error={"message": "The engine died."})
-
-
-@pytest.mark.parametrize(("dialect", "name"), [CLAUDE, GEMINI, OLLAMA, BEDROCK, (VLLM(), "hosted_vllm/tiny")])
-@pytest.mark.parametrize(
-    ("how", "told"), [({"fail_after": 3}, "The engine died"), ({"drop_after": 3}, "was lost in the middle")]
-)
-async def test_an_answer_that_breaks_off_is_no_answer(dialect, name, how, told):
-    with ProviderServer(dialect, [replace(BROKEN, **how)]) as server, pytest.raises(ModelRetryable, match=told):
-        await LiteLLMModel(name, server.base_url).answer(START, TOOLS, lambda piece: None)
-
-
-@pytest.mark.parametrize(("dialect", "name"), [CLAUDE, OLLAMA, (OpenAI(), "tiny")])
-async def test_an_answer_that_ends_without_saying_why_is_no_answer(dialect, name):
-    unfinished = replace(BROKEN, finish="none")
-    with ProviderServer(dialect, [unfinished]) as server, pytest.raises(ModelRetryable, match="broke its answer off"):
-        await LiteLLMModel(name, server.base_url).answer(START, TOOLS, lambda piece: None)
-
-
-async def test_a_provider_that_falls_silent_is_given_up(monkeypatch):
-    monkeypatch.setattr("agent.litellm_model.SILENCE_SECONDS", 0.5)
-    with (
-        ProviderServer(CLAUDE[0], [replace(BROKEN, pause=5)]) as server,
-        pytest.raises(ModelRetryable, match="sent nothing"),
-    ):
-        await LiteLLMModel(CLAUDE[1], server.base_url).answer(START, TOOLS, lambda piece: None)
-
-
-async def test_a_model_of_ones_own_without_an_address_is_asked_nowhere(monkeypatch):
-    monkeypatch.delenv("HOSTED_VLLM_API_BASE", raising=False)
-    with pytest.raises(ModelRefused, match="--api-base"):
-        await LiteLLMModel("hosted_vllm/tiny").answer(START, TOOLS, lambda piece: None)

@@ -78,7 +78,7 @@ class Anthropic(Dialect):
         return {"type": "error", "error": error, "request_id": "req_1"}
 
     def refusal(self, request: dict[str, Any]) -> Reply | None:
-        """Refuse too many cache marks, tool calls without results, and thinking without its signature."""
+        """Refuse too many cache marks, calls without results, thinking without its signature or with a temperature."""
         blocks = [
             *(request.get("tools") or ()),
             *(system if isinstance(system := request.get("system") or [], list) else ()),
@@ -87,6 +87,8 @@ class Anthropic(Dialect):
         marks = sum("cache_control" in block for block in blocks)
         if marks > BREAKPOINTS:
             return _refused(f"A maximum of {BREAKPOINTS} blocks with cache_control may be provided. Found {marks}.")
+        if request.get("thinking") and request.get("temperature", 1) != 1:
+            return _refused("`temperature` may only be set to 1 when thinking is enabled.")
         if any(block.get("type") == "thinking" and not block.get("signature") for block in blocks):
             return _refused("messages: `signature` in `thinking` block is required")
         for one, two in itertools.pairwise(request["messages"]):
