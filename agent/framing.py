@@ -10,7 +10,7 @@ import re
 
 DEVELOPER = "[developer]"
 _FORGED = re.compile(
-    r"((?:^|[\r\v\f\x85\u2028\u2029])(?:\x1b\[[0-9;]*[A-Za-z]|[^\w\n])*)\[(?=\s*developer\s*\])",
+    r"((?:^|[\r\v\f\x85\u2028\u2029])(?:\x1b\[[0-9;]*[A-Za-z]|[^\w\n\r\v\f\x85\u2028\u2029])*)\[(?=\s*developer\s*\])",
     re.IGNORECASE | re.MULTILINE,
 )
 
