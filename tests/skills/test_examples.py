@@ -5,8 +5,9 @@ import shutil
 from pathlib import Path
 
 import pytest
+import skills_ref
 
-from agent.skills import SKILLS, load_skills
+from agent.skills import SKILLS, load_skills, validate
 from sandbox.build import build_kernels
 from sandbox.build.signature import parse_launchers
 from sandbox.isolation import best_isolation
@@ -75,6 +76,14 @@ def test_every_skill_is_in_the_open_form():
         assert len(skill.body.splitlines()) < 500
         assert len(skill.body) / 4 < 5000, "a token is about four characters"
         assert "license: Apache-2.0" in (skill.folder / "SKILL.md").read_text()
+
+
+def test_the_reference_validator_and_ours_agree_on_every_skill(tmp_path):
+    bad = tmp_path / "Bad"
+    bad.mkdir()
+    (bad / "SKILL.md").write_text("---\nname: Bad\ndescription: x\n---\n")
+    for folder in [skill.folder for skill in load_skills().all] + [bad]:
+        assert bool(skills_ref.validate(folder)) == bool(validate(folder)) == (folder == bad)
 
 
 def test_every_file_a_skill_names_is_there():
