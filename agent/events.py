@@ -5,8 +5,8 @@ trainer reads it; live and replayed sessions go through the same code. Events of
 are never stored: the finished thing they announce is.
 
 The conversation with the model is a fold over the stream: ``conversation_started`` gives the system message and the
-tools, then every ``user_message``, ``model_turn`` and ``tool_finished`` appends its message, in order. So the prompt of
-any turn can be made again from the stream, byte by byte.
+tools, then every ``user_message``, ``model_turn`` and ``tool_finished`` appends its message, in order, and ``compacted``
+replaces all of it. So the prompt of any turn can be made again from the stream, byte by byte.
 """
 
 from __future__ import annotations
@@ -129,6 +129,22 @@ class UserMessage(Event):
 
     message: dict[str, Any]
     origin: Literal["task", "steer", "decision", "notice"] = "task"
+
+
+@_event("compacted")
+class Compacted(Event):
+    """The conversation got too long: ``messages`` take its place, the system message first, as they are sent from then on.
+
+    Attributes:
+        tokens_before: How long the request was.
+        tokens_after: About how long it is now.
+        refused: Whether the provider had called it too long.
+    """
+
+    messages: list[dict[str, Any]]
+    tokens_before: int
+    tokens_after: int
+    refused: bool = False
 
 
 @_event("model_turn")

@@ -11,6 +11,7 @@ from typing import Any
 
 from agent import events as ev
 from agent.asking import ask
+from agent.context.window import REFERENCE, Window
 from agent.events import EndReason
 from agent.framing import spoken
 from agent.model import ContextTooLong, Model, ModelRefused, Piece, RunStopped
@@ -24,8 +25,6 @@ EMPTY_LIMIT = 3
 """This many answers in a row with neither text nor a call end the run."""
 UNUSABLE_LIMIT = 8
 """So do this many in a row whose calls could all not be understood."""
-ANSWER_RESERVE = 8_192
-"""Tokens of the context kept free for the answer."""
 EDITING_TOOLS = ("Write", "Edit", "MultiEdit", "NotebookEdit")
 JUDGING_TOOL = "Check"
 """Not run in an answer in which an edit failed before it: the model did not mean that state to be judged."""
@@ -61,6 +60,7 @@ class Loop:
         turn_limit: Answers of the model in this run.
         context_tokens: Budget for the request, in tokens; the model's own limit wins if it is smaller.
         permit: Asked before every call that could run.
+        files: Returns the workspace's files, to be told when the conversation is shortened.
     """
 
     def __init__(
@@ -73,6 +73,7 @@ class Loop:
         turn_limit: int,
         context_tokens: int,
         permit: Permit = permit_all,
+        files: Callable[[], Mapping[str, bytes]] = dict,
     ) -> None:
         self._model = model
         self._tools: Mapping[str, Tool] = {tool.name: tool for tool in tools}
@@ -80,7 +81,7 @@ class Loop:
         self._state = stream.state
         self._redact = redact
         self._turn_limit = turn_limit
-        self._context_tokens = context_tokens
+        self._window = Window(stream, redact, model, context_tokens, files)
         self._permit = permit
         self._unusable = 0
         self._nudged = False
@@ -102,8 +103,12 @@ class Loop:
 
     async def _turn(self) -> Ended | None:
         self._tell_steering()
-        self._check_context()
-        answer, calls = await self._answer()
+        self._window.make_room()
+        try:
+            answer, calls = await self._answer()
+        except ContextTooLong as error:
+            self._window.make_room(error)
+            answer, calls = await self._answer()
         self._unusable = 0 if any(call.problem == "" for call in calls) else self._unusable + 1
         if calls:
             await self._run_calls(calls)
@@ -117,12 +122,6 @@ class Loop:
     def _tell_steering(self) -> None:
         for origin, text in list(self._state.steering):
             self._say(spoken(text), "steer" if origin == "steer" else "decision")
-
-    def _check_context(self) -> None:
-        limits = (self._context_tokens, self._model.context_tokens or self._context_tokens)
-        used, budget = self._state.tokens, min(limits) - ANSWER_RESERVE
-        if used > budget:
-            raise ContextTooLong(f"The conversation has about {used:,} tokens; the budget is {budget:,}.")
 
     async def _answer(self) -> tuple[ev.ModelTurn, list[ToolCall]]:
         turn, prompt, started = self._state.turns + 1, self._state.prompt_sha256, time.monotonic()
@@ -221,7 +220,8 @@ class Loop:
 
     def _finish(self, call_id: str, name: str, result: ToolResult, seconds: float) -> None:
         full = None if result.full is None else self._stream.blob(self._redact(result.full).encode(errors="replace"))
-        message = {"role": "tool", "tool_call_id": call_id, "content": self._redact(result.text)}
+        reference = f"\n[the whole: Recall {full[:REFERENCE]}]" if full else ""
+        message = {"role": "tool", "tool_call_id": call_id, "content": self._redact(result.text) + reference}
         self._stream.emit(
             ev.ToolFinished(
                 call_id=call_id, name=name, ok=result.ok, message=message, seconds=round(seconds, 3), full=full

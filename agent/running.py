@@ -31,6 +31,7 @@ from agent.tools.check import check_tool
 from agent.tools.ncu import ncu_tool
 from agent.tools.places import Places
 from agent.tools.profile import profile_tool
+from agent.tools.recall import recall_tool
 from agent.tools.sanitize import sanitize_tool
 from agent.tools.skill import skill_tool
 from agent.tools.sweep import ablate_tool, sweep_tool
@@ -166,6 +167,7 @@ class Running:
             turn_limit=settings.turn_limit,
             context_tokens=settings.context_tokens,
             permit=self.permissions.permit,
+            files=self._workspace.files,
         )
         while True:
             ended = await loop.run()
@@ -246,6 +248,7 @@ class Running:
                 *self._hands,
                 *own,
                 *self._closer_looks(),
+                recall_tool(self._session.folder),
                 *([skill_tool(self._skills)] if self._skills.all else []),
             ]
         return self._tools

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent import events as ev
+from agent.context.counting import estimate
+from agent.framing import DEVELOPER
 from agent.ranking import best_of
 from sandbox.reward import undecided
 from sandbox.verdict import Tier, Verdict
@@ -48,6 +50,11 @@ class SessionState:
         original: ``OriginalProfile.to_json()`` once it was measured.
         mode: The permission mode chosen last, empty before the first choice.
         allowed: Rules for calls that the developer allowed in this session.
+        words: All the developer said, as the model was told it, in order.
+        todo: The agent's plan.
+        notes: What the agent noted of an attempt, by its number.
+        skills_read: Texts of skills and their files that were read, in order.
+        refused_tokens: How long the shortest request was that the provider called too long; null where none was.
     """
 
     messages: list[dict[str, Any]] = field(default_factory=list)
@@ -66,6 +73,12 @@ class SessionState:
     original: dict[str, Any] | None = None
     mode: str = ""
     allowed: list[str] = field(default_factory=list)
+    words: list[str] = field(default_factory=list)
+    todo: list[dict[str, str]] = field(default_factory=list)
+    notes: dict[int, str] = field(default_factory=dict)
+    skills_read: list[str] = field(default_factory=list)
+    refused_tokens: int | None = None
+    _arguments: dict[str, dict[str, Any]] = field(default_factory=dict)
     _counted_tokens: int = 0
     _counted_messages: int = 0
 
@@ -79,20 +92,23 @@ class SessionState:
             case ev.ConversationStarted():
                 self.messages, self.tools = [event.message], event.tools
             case ev.UserMessage():
-                self.messages.append(event.message)
-                if event.origin in ("steer", "decision") and self.steering:
-                    self.steering.pop(0)
+                self._told(event)
             case ev.ModelTurn():
                 self._answered(event)
             case ev.ToolStarted():
                 self.running_call = event.call_id
+                self._arguments[event.call_id] = event.arguments
             case ev.ToolFinished():
-                self.messages.append(event.message)
-                self.open_calls.pop(event.call_id, None)
+                self._finished(event)
+            case ev.Compacted():
+                self._compacted(event)
+            case ev.Todo():
+                self.todo = event.items
             case ev.OriginalProfiled():
                 self.original = event.profile
             case ev.Attempt():
                 self.judged.append(Judged(event.attempt, event.files, Verdict.from_json(event.verdict)))
+                self.notes[event.attempt] = str(self._arguments.get(event.call_id or "", {}).get("note", ""))
             case _:
                 self._decided(event)
 
@@ -100,8 +116,31 @@ class SessionState:
         self.turns += 1
         self.messages.append(event.message)
         self.open_calls = {call["id"]: call["function"]["name"] for call in event.message.get("tool_calls") or ()}
+        self._arguments = {}
         self._counted_tokens = event.usage.get("total_tokens", 0)
         self._counted_messages = len(self.messages) if self._counted_tokens else 0
+
+    def _told(self, event: ev.UserMessage) -> None:
+        self.messages.append(event.message)
+        if event.origin in ("steer", "decision"):
+            self.words.append(event.message["content"])
+            if self.steering:
+                self.steering.pop(0)
+
+    def _finished(self, event: ev.ToolFinished) -> None:
+        self.messages.append(event.message)
+        self.open_calls.pop(event.call_id, None)
+        text = event.message["content"]
+        if text.startswith(DEVELOPER):
+            self.words.append(text)
+        if event.name == "Skill" and event.ok and text not in self.skills_read:
+            self.skills_read.append(text)
+
+    def _compacted(self, event: ev.Compacted) -> None:
+        self.messages = list(event.messages)
+        self._counted_tokens = self._counted_messages = 0
+        if event.refused:
+            self.refused_tokens = min(event.tokens_before, self.refused_tokens or event.tokens_before)
 
     def _decided(self, event: ev.Event) -> None:
         match event:
@@ -149,10 +188,9 @@ class SessionState:
 
     @property
     def tokens(self) -> int:
-        """How long the next request is: as the provider counted the last one, and 3 characters a token for what came since."""
-        new = json.dumps(self.messages[self._counted_messages :], ensure_ascii=False)
-        tools = 0 if self._counted_messages else len(json.dumps(self.tools))
-        return self._counted_tokens + (len(new) + tools) // 3
+        """How long the next request is: as the provider counted the last one with its answer, and an estimate of what is new."""
+        tools = 0 if self._counted_messages else estimate(self.tools)
+        return self._counted_tokens + estimate(self.messages[self._counted_messages :]) + tools
 
     @property
     def prompt_sha256(self) -> str:

@@ -15,7 +15,7 @@ MODES = {
 }
 ASKED_ABOUT = (*WRITING, "Bash")
 _LOOKS = (
-    *("Read", "Glob", "Grep", "Skill", "TodoWrite", "BashOutput", "KillBash"),
+    *("Read", "Glob", "Grep", "Recall", "Skill", "TodoWrite", "BashOutput", "KillBash"),
     *("Check", "Profile", "Sanitize", "Ncu", "Sweep", "Ablate"),
 )
 """What changes nothing of the workspace; the judge looks at a copy, in a sandbox of its own."""
