@@ -150,7 +150,7 @@ def test_interrupting_an_answer_ends_the_run_and_the_next_run_goes_on(session):
         engine.send(cmd.Steer("go on then"))
         engine.wait_for(ev.RunEnded, finished)
     assert "interrupted" in kinds(folder)
-    assert folded(folder).messages[2] == {"role": "user", "content": "go on then"}
+    assert folded(folder).messages[2] == {"role": "user", "content": "[developer] go on then"}
 
 
 def test_interrupting_nothing_leaves_no_trace(session):
