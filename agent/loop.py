@@ -199,19 +199,18 @@ class Loop:
 
     async def _run_call(self, call: ToolCall) -> None:
         self._stream.emit(ev.ToolStarted(call_id=call.id, name=call.name, arguments=call.arguments))
-        started = time.monotonic()
-        if call.problem:
-            result = ToolResult(ok=False, text=call.problem)
-        elif call.name == JUDGING_TOOL and self._failed_edit:
-            text = f"{call.name} was not run: the {self._failed_edit} before it in this answer failed."
-            result = ToolResult(ok=False, text=text)
-        elif refusal := await self._permit(call, self._tools[call.name]):
-            result = ToolResult(ok=False, text=refusal)
-        else:
-            result = await self._tools[call.name].run(call.arguments)
+        refusal = call.problem or self._not_meant(call) or await self._permit(call, self._tools[call.name])
+        started = time.monotonic()  # what the developer took to answer is not the tool's time
+        result = ToolResult(ok=False, text=refusal) if refusal else await self._tools[call.name].run(call.arguments)
         if call.name in EDITING_TOOLS and not result.ok:
             self._failed_edit = call.name
         self._finish(call.id, call.name, result, time.monotonic() - started)
+
+    def _not_meant(self, call: ToolCall) -> str:
+        """Say why a state is not judged that the model did not mean; empty for what it meant."""
+        if call.name != JUDGING_TOOL or not self._failed_edit:
+            return ""
+        return f"{call.name} was not run: the {self._failed_edit} before it in this answer failed."
 
     def close_open_calls(self, text: str) -> None:
         """Give every call without a result this one, so that the conversation can go on."""
