@@ -25,14 +25,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default=[],
         type=Path,
         metavar="FOLDER",
-        help="the client may name modules, captures and candidates below it (default: the current folder); repeatable",
+        help="the client may name modules, captures and candidates below it (default: the current folder); repeatable; "
+        "relative paths begin at the first",
     )
     add_machine_options(parser)
 
 
 def main(options: argparse.Namespace) -> NoReturn:
     """Serve until the client goes."""
-    for folder in options.allow:
+    allowed = tuple(folder.resolve() for folder in options.allow) or (Path.cwd(),)
+    for folder in allowed:
         if not folder.is_dir():
             raise UsageError("There is no such folder.", where=f"--allow {folder}", next_step="Name a folder.")
     if sys.stdin.isatty():
@@ -43,6 +45,7 @@ def main(options: argparse.Namespace) -> NoReturn:
         )
     from agent.mcp.server import serve
 
-    serve(settings_from(options), tuple(options.allow) or (Path.cwd(),), tuple(options.targets))
+    os.chdir(allowed[0])  # some clients start their servers anywhere
+    serve(settings_from(options), allowed, tuple(options.targets))
     sys.stderr.flush()
     os._exit(ExitCode.OK)  # a thread that still waits for the client's next line holds up nothing
