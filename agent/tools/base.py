@@ -14,6 +14,9 @@ from agent.tools.arguments import mismatch, settled
 from sandbox.errors import EnvironmentFault
 
 LONGEST_ANSWER = 16_000
+"""Characters. Source and skills that are read are told up to here."""
+SCREEN = 6_000
+"""Characters. What commands print and searches find is told up to here: about a screen, the rest by reference."""
 _HEAD_SHARE = 0.6
 _FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
 

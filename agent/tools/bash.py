@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass
 
-from agent.tools.base import FunctionTool, Tool, ToolProblem, ToolResult, clipped
+from agent.tools.base import SCREEN, FunctionTool, Tool, ToolProblem, ToolResult, clipped
 from agent.tools.shell import Ran, Shell
 
 DEFAULT_SECONDS = 120
@@ -80,7 +80,9 @@ class BashTools:
             return await self._start(command)
         ran = await self._shell.run(command, timeout_seconds)
         return clipped(
-            "\n".join(filter(None, (ran.output.rstrip("\n"), _ending(ran, timeout_seconds)))), ok=ran.status == 0
+            "\n".join(filter(None, (ran.output.rstrip("\n"), _ending(ran, timeout_seconds)))),
+            ok=ran.status == 0,
+            limit=SCREEN,
         )
 
     async def output(self, bash_id: str) -> ToolResult:
@@ -95,7 +97,8 @@ class BashTools:
         job.shown = int(size)
         job.end = {"running": "", "lost": "was killed"}.get(status, f"ended with status {status}")
         return clipped(
-            f"{bash_id} {job.end or 'is running'}.\n{text}" if text else f"{bash_id} {job.end or 'is running'}."
+            f"{bash_id} {job.end or 'is running'}.\n{text}" if text else f"{bash_id} {job.end or 'is running'}.",
+            limit=SCREEN,
         )
 
     async def kill(self, bash_id: str) -> ToolResult:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.globs import glob_regex
-from agent.tools.base import FunctionTool, Tool, ToolProblem, ToolResult, clipped
+from agent.tools.base import SCREEN, FunctionTool, Tool, ToolProblem, ToolResult, clipped
 from agent.tools.edits import decode, shown
 from agent.tools.places import Places
 from sandbox import beneath
@@ -89,7 +89,7 @@ class Search:
         if not found:
             return ToolResult(ok=True, text=f"No file matches {pattern}.")
         more = f"\n[{len(found) - MOST_PATHS} more]" if len(found) > MOST_PATHS else ""
-        return clipped("\n".join(found[:MOST_PATHS]) + more)
+        return clipped("\n".join(found[:MOST_PATHS]) + more, limit=SCREEN)
 
     def grep(
         self,
@@ -108,10 +108,10 @@ class Search:
         if not found:
             return ToolResult(ok=True, text=f"Nothing in {len(texts)} files matches.")
         if output_mode == "files_with_matches":
-            return clipped("\n".join(found))
+            return clipped("\n".join(found), limit=SCREEN)
         if output_mode == "count":
-            return clipped("\n".join(f"{file}: {len(lines)}" for file, lines in found.items()))
-        return clipped(_show(texts, found, context, head_limit))
+            return clipped("\n".join(f"{file}: {len(lines)}" for file, lines in found.items()), limit=SCREEN)
+        return clipped(_show(texts, found, context, head_limit), limit=SCREEN)
 
     def _files(self, base: str) -> list[str]:
         """Return every regular file below a folder, or the file itself; the history is left out."""

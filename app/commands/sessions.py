@@ -1,7 +1,7 @@
 """List, show, resume, export and prune sessions.
 
 warpsmith sessions                    list them, newest first
-warpsmith sessions show SESSION       attempts, decisions and how it ended (--json: its events)
+warpsmith sessions show SESSION       attempts, decisions and how it ended (--json: its events; --prompt N: the request of a turn)
 warpsmith sessions resume SESSION     open it in the IDE again (--headless: let the agent go on without a screen)
 warpsmith sessions export SESSION...  as atif, messages, preferences, verl or verl-tasks: --format F [--out FILE]
 warpsmith sessions prune              delete old ones (never one that is open, or whose landing stands)
@@ -18,6 +18,7 @@ import time
 from pathlib import Path
 
 from agent import events as ev
+from agent.context.prompts import prompt_of
 from agent.outcome import best_line, next_line
 from agent.session import SessionSummary, find_session, list_sessions, name_model, open_session, prune, summarise
 from agent.state import SessionState
@@ -44,6 +45,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         each.set_defaults(action=action)
         if name in ("show", "resume"):
             each.add_argument("session", metavar="SESSION", help="'last', a folder, or the beginning of an id")
+        if name == "show":
+            each.add_argument(
+                "--prompt", type=int, metavar="N", help="print messages and tools of turn N's request, as JSON"
+            )
         if name == "resume":
             each.add_argument("--model", metavar="NAME", help="let another model go on")
             each.add_argument(
@@ -79,6 +84,10 @@ def show(options: argparse.Namespace) -> ExitCode:
     """Print what happened in a session."""
     folder = find_session(settings_from(options).home, options.session)
     stored = list(read_events(folder))
+    if options.prompt is not None:
+        messages, tools = prompt_of((item.event for item in stored), options.prompt)
+        print(json.dumps({"messages": messages, "tools": tools}, indent=2, ensure_ascii=False))
+        return ExitCode.OK
     if options.json:
         for event in stored:
             print(json.dumps(ev.to_json(event.event, event.n, event.time)))
@@ -171,6 +180,8 @@ def _line(event: ev.Event, module: str) -> str:
             return f"landing {landing}: {_written([str(file['path']) for file in files], module)}"
         case ev.Undone(landing=landing):
             return f"landing {landing} undone"
+        case ev.Compacted(tokens_before=before, tokens_after=after):
+            return f"conversation shortened: {before:,} to about {after:,} tokens"
         case ev.RunEnded(reason=reason, detail=detail):
             return f"ended: {reason} {detail}".rstrip()
         case ev.ErrorEvent(what=what) | ev.LandingRefusedEvent(what=what):
