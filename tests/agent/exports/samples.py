@@ -16,12 +16,12 @@ from tests.agent.support import make_verdict
 
 
 def cut_and_retold() -> Story:
-    """Tell a session with token ids that was begun anew once, retemplated once and ended on a tool's result."""
+    """Tell a session with token ids that was compacted once, retemplated once and ended on a tool's result."""
     story = Story(ids=True)
     story.checked(make_verdict(ok=False), "wrong")
     story.say("Mind the clamp.", "steer")
     story.checked(make_verdict(ratio=2.0), "right")
-    story.begin("So far: attempt 2 is right.")
+    story.compact("So far: attempt 2 is right.")
     story.checked(make_verdict(ratio=3.0), "faster")
     story.retemplate()
     story.checked(make_verdict(ratio=4.0), "fastest")

@@ -45,21 +45,24 @@ class Story:
         self.state = SessionState()
         self._ids = ids
         self._tokens = PromptTokens()
-        self._prompt: list[int] = []
+        self._prompt = list(range(10))
         self.add(ev.SessionStarted(task={}, model="local/policy", device="cpu", versions={}, files={}))
         self.add(ev.RunStarted(turn_limit=9))
-        self.begin(opening)
+        self.add(ev.ConversationStarted(message={"role": "system", "content": "You write kernels."}, tools=TOOLS))
+        self.say(opening, "task")
 
     def add(self, event: ev.Event) -> None:
         """Let something happen."""
         self.events.append(event)
         self.state.apply(event)
 
-    def begin(self, opening: str) -> None:
-        """Begin the conversation, or begin it anew."""
-        self.add(ev.ConversationStarted(message={"role": "system", "content": "You write kernels."}, tools=TOOLS))
-        self._prompt = list(range(10))
-        self.say(opening, "task")
+    def compact(self, summary: str) -> None:
+        """Shorten the conversation to its opening, a summary and the last answer with what it led to."""
+        messages = self.state.messages
+        last = max((n for n, message in enumerate(messages) if message["role"] == "assistant"), default=len(messages))
+        kept = [*messages[:2], {"role": "user", "content": summary}, *messages[max(2, last) :]]
+        self.add(ev.Compacted(messages=kept, tokens_before=100, tokens_after=50))
+        self._prompt = [*range(10), 998, *_encoded(summary)]
 
     def say(self, text: str, origin: Any = "notice") -> None:
         """Tell the model something."""

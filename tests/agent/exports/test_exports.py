@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent import events as ev
+from agent.context.prompts import prompt_of
 from agent.exports import FORMATS
 from agent.exports.plain import with_objects
 from agent.exports.trajectory import Trajectory, read_trajectory
@@ -108,7 +109,7 @@ def test_atif_says_what_was_copied_and_keeps_verdicts_and_decisions_where_they_h
         assert_follows_the_rules(document)
     first, second = documents
     assert first["continued_trajectory_ref"] == f"{second['trajectory_id']}.json"
-    assert [step.get("is_copied_context") for step in second["steps"]] == [True, None, None, None]
+    assert [step.get("is_copied_context") for step in second["steps"]] == [True, True, None, True, None, None]
     assert [s["extra"]["origin"] for s in first["steps"] if s["source"] == "user" and "extra" in s] == ["steer"]
     answers = [s for document in documents for s in document["steps"] if s.get("llm_call_count") == 1]
     assert [a["extra"]["attempts"][0]["verdict"]["reward"] for a in answers] == [-1, 3, 3, 3]
@@ -126,7 +127,7 @@ def test_messages_are_as_they_were_sent_and_arguments_objects_where_that_is_aske
     folder = cut_and_retold().write(tmp_path)
     rows, _ = exported("messages", folder)
     read = trajectory(folder)
-    assert [row["metadata"]["context"] for row in rows] == [2, 2]
+    assert [row["metadata"]["context"] for row in rows] == [2, 6]
     assert [turn.proven for turn in read.turns] == [True] * 4
     assert rows[0]["messages"] == [*read.turns[1].messages, read.turns[1].event.message]
     calls = [call for message in with_objects(rows[0]["messages"]) for call in message.get("tool_calls", ())]
@@ -286,7 +287,7 @@ CALL = st.tuples(st.sampled_from(["Write", "Check", "Unknown"]), st.sampled_from
 MOVE = st.one_of(
     st.tuples(st.just("answer"), TEXT, st.lists(CALL, max_size=3), st.permutations(range(3)), st.integers(0, 3)),
     st.tuples(st.just("say"), TEXT),
-    st.tuples(st.just("anew"), TEXT),
+    st.tuples(st.just("compacted"), TEXT),
     st.tuples(st.just("retemplate")),
     st.tuples(st.just("resumed")),
     st.tuples(st.just("judged"), st.sampled_from([1.5, 3.0, None])),
@@ -306,8 +307,8 @@ def told(moves: list[Any], *, ids: bool) -> Story:
                     story.result(names[index], calls[index][0], "Done." if ok else "Interrupted by a kill.", ok=ok)
             case ("say", text):
                 story.say(text, "steer")
-            case ("anew", text):
-                story.begin(text)
+            case ("compacted", text):
+                story.compact(text)
             case ("retemplate",):
                 story.retemplate()
             case ("resumed",):
@@ -328,7 +329,9 @@ def test_every_export_of_any_session_holds_all_of_it(moves: list[Any], ids: bool
         stored = [each.event for each in read_events(folder)]
         answers = sum(isinstance(event, ev.ModelTurn) for event in stored)
         results = sum(isinstance(event, ev.ToolFinished) for event in stored)
-        assert all(turn.proven for turn in read.turns)
+        for turn in read.turns:
+            assert turn.proven
+            assert prompt_of(stored, turn.event.turn) == (list(turn.messages), turn.tools)
         _holds_messages(exported("messages", folder)[0], answers)
         _holds_atif(exported("atif", folder)[0], answers, results)
         _holds_tokens(exported("verl", folder)[0], read, ids)
@@ -351,7 +354,8 @@ def _holds_atif(documents: list[dict[str, Any]], answers: int, results: int) -> 
     for document in documents:
         assert_follows_the_rules(document)
     steps = [step for document in documents for step in document["steps"]]
-    found = [result for step in steps if "observation" in step for result in step["observation"]["results"]]
+    new = [step for step in steps if not step.get("is_copied_context")]
+    found = [result for step in new if "observation" in step for result in step["observation"]["results"]]
     assert sum(step.get("llm_call_count", 0) for step in steps) == answers
     assert len(found) == results
     assert all("source_call_id" in result for result in found)
