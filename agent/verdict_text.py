@@ -13,7 +13,8 @@ from sandbox.timing.floor import share_of_copy
 from sandbox.timing.statistics import FASTER, SHORT_GAIN, SHORT_US
 from sandbox.verdict import Baseline, BuildReport, GuardReport, KernelRun, ProfileReport, Verdict, VerifyReport
 
-_DIAGNOSTICS = 15
+_DIAGNOSTICS = 10
+_SAME_LINES = 6
 _FINDINGS = 8
 _CASES = 8
 _NOTES = 6
@@ -46,11 +47,19 @@ def verdict_text(verdict: Verdict, attempt: int) -> str:
 
 def _build(build: BuildReport) -> Iterator[str]:
     yield f"build: {'ok' if build.ok else 'FAILED'} in {build.seconds:.1f} s"
-    yield from _first(
-        _DIAGNOSTICS,
-        [f"  {d.file}:{d.line}: {d.message}" if d.line else f"  {d.file}: {d.message}" for d in build.diagnostics],
-    )
+    yield from _first(_DIAGNOSTICS, list(_diagnosed(build)))
     yield from _first(_KERNELS, [_kernel(k.name, k.registers, k.shared_bytes, k.spill_bytes) for k in build.kernels])
+
+
+def _diagnosed(build: BuildReport) -> Iterator[str]:
+    """Yield each message of a file once, with the lines that it is about."""
+    lines: dict[tuple[str, str], list[int]] = {}
+    for each in build.diagnostics:
+        lines.setdefault((each.file, each.message), []).append(each.line)
+    for (file, message), found in lines.items():
+        places = [str(line) for line in found if line]
+        more = f" and {len(places) - _SAME_LINES} more" if len(places) > _SAME_LINES else ""
+        yield f"  {':'.join(filter(None, (file, ', '.join(places[:_SAME_LINES]) + more)))}: {message}"
 
 
 def _kernel(name: str, registers: int, shared: int, spilled: int) -> str:

@@ -114,7 +114,7 @@ def test_the_worst_verdict_stays_under_sixty_lines_and_its_lines_short():
             True,
             1.0,
             tuple(KernelResources(f"k{i}" * 400, 1, 1, 1) for i in range(many)),
-            tuple(Diagnostic("a.cu", i, "x" * 5000) for i in range(many)),
+            tuple(Diagnostic("a.cu", i, f"{i} {'x' * 5000}") for i in range(many)),
         ),
         guard=GuardReport(True, tuple(Finding("r", "label", "e" * 5000) for _ in range(many))),
         verify=VerifyReport(
@@ -124,7 +124,7 @@ def test_the_worst_verdict_stays_under_sixty_lines_and_its_lines_short():
     lines = verdict_text(verdict, 1).splitlines()
     assert len(lines) < 60
     assert max(map(len, lines)) < 700
-    assert "  ... and 485 more" in lines
+    assert "  ... and 490 more" in lines
 
 
 def test_the_original_is_told_with_operators_baselines_floor_and_dependencies():
@@ -197,3 +197,12 @@ def test_short_times_are_told_what_they_take():
     profile = replace(make_verdict().profile, device_us=4.7, baselines=baselines)
     text = verdict_text(replace(make_verdict(reward=1), profile=profile), 1)
     assert "Aim below 4.22 us; below 8 us it takes 15%, less is too short to call." in text
+
+
+def test_one_mistake_at_many_lines_is_told_once():
+    wrong = [Diagnostic("kernels/a.cu", line, "'x' is undefined") for line in range(1, 10)]
+    build = BuildReport(ok=False, seconds=1.0, diagnostics=(*wrong, Diagnostic("kernels/b.cu", 0, "no launcher")))
+    told = verdict_text(replace(make_verdict(ok=False), build=build), 1)
+    assert "kernels/a.cu:1, 2, 3, 4, 5, 6 and 3 more: 'x' is undefined" in told
+    assert "\n  kernels/b.cu: no launcher" in told
+    assert told.count("undefined") == 1
