@@ -57,8 +57,7 @@ def _make(session: Session, state: SessionState, best: Judged, form: Path, *, fa
         isolation = best_isolation(settings.isolation or None)
         with Judge(spec, isolation=isolation, cache=settings.cache, scratch=scratch / "judge") as judge:
             signature = (state.original or judge.original().to_json())["signature"]
-            ranges = best.verdict.verify.ranges if best.verdict.verify else ()
-            verified = VerifiedInputs.of(spec, signature, original[spec.candidate_file], ranges)
+            verified = VerifiedInputs.of(spec, signature, original[spec.candidate_file], best.verdict.verify)
             landed = landed_form(spec, original, files, best.verdict, verified)
             verdict = judge.check(write_snapshot(files, scratch / "candidate"), "full", landed=landed)
     if against := refusal(verdict, faster=faster):

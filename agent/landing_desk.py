@@ -44,8 +44,7 @@ class LandingDesk(UndoDesk):
             raise LandingRefused(f"Nothing of attempt {attempt} is left to land: every change was rejected.")
         proof = await self._proof(files)
         signature = (await self._judging.original())["signature"]
-        ranges = proof.verdict.verify.ranges if proof.verdict.verify else ()
-        verified = VerifiedInputs.of(self._spec, signature, original[self._spec.candidate_file], ranges)
+        verified = VerifiedInputs.of(self._spec, signature, original[self._spec.candidate_file], proof.verdict.verify)
         form = landed_form(self._spec, original, files, proof.verdict, verified)
         verdict = await self._judging.landed(files, form)
         if against := refusal(verdict, faster=faster):

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sandbox.task import DynamicSize, TaskSpec
-from sandbox.verdict import Tier
+from sandbox.verdict import OTHER_MODE, Tier
 
 DISTRIBUTIONS = (
     "large inputs",
@@ -123,13 +123,9 @@ def _gradients(spec: TaskSpec, inputs: Sequence[Mapping[str, Any]]) -> Iterator[
 
 def _other_mode(spec: TaskSpec) -> CasePlan:
     """Ask in the other mode: a module that is trained must answer there too; of any other it is said."""
-    mode = "eval" if spec.training else "train"
-    said = (
-        ""
-        if spec.gradients
-        else f"in {mode} mode it does not answer as the original; what lands runs the original there"
-    )
-    return CasePlan(f"{mode} mode", {"other_mode": True}, forgiven=said)
+    mode = OTHER_MODE[spec.training]
+    said = "" if spec.gradients else f"in {mode} it does not answer as the original; what lands runs the original there"
+    return CasePlan(mode, {"other_mode": True}, forgiven=said)
 
 
 def _layouts(inputs: Sequence[Mapping[str, Any]]) -> Iterator[CasePlan]:

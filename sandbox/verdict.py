@@ -105,6 +105,10 @@ class VerifiedRange:
         return cls(tuple(data["dims"]), data["low"], data["high"], tuple(data["sizes"]))
 
 
+OTHER_MODE = {True: "eval mode", False: "train mode"}
+"""What the case in the other mode is called, by whether the task's own is train mode."""
+
+
 @dataclass(frozen=True)
 class VerifyReport:
     """All comparisons. ``notes`` says what was done differently and why (fp32 oracle, sampled rows).
@@ -117,6 +121,11 @@ class VerifyReport:
     cases: tuple[VerifyCase, ...] = ()
     notes: tuple[str, ...] = ()
     ranges: tuple[VerifiedRange, ...] = ()
+
+    @property
+    def in_both_modes(self) -> bool:
+        """Whether the candidate was asked in the mode that is not the task's own, and was right."""
+        return any(case.ok and case.name in OTHER_MODE.values() for case in self.cases)
 
 
 @dataclass(frozen=True)

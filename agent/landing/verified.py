@@ -13,7 +13,7 @@ from typing import Any
 from sandbox.capture import plain_inputs, read_manifest
 from sandbox.errors import InternalError
 from sandbox.task import TaskSpec
-from sandbox.verdict import VerifiedRange
+from sandbox.verdict import VerifyReport
 
 _LINE = re.compile(
     r"(?P<name>.+): (?P<dtype>\w+) \[(?P<shape>[\d, ]*)\] (?:contiguous|strides \[(?P<strides>[\d, ]*)\])"
@@ -41,6 +41,7 @@ class VerifiedInputs:
         device: ``cpu`` or ``cuda``.
         training: Whether the module was in train mode.
         gradients: Whether gradients were verified too, and both modes.
+        both_modes: Whether it was right in train mode as well as in eval mode.
         autocast: The dtype of the autocast that it was verified under (``torch.bfloat16``), or empty.
         ranges: Dimensions of inputs with one size together (``dims``: ``x.0``), and the sizes verified (``low``, ``high``).
         modes: By path, parts that were not in the mode of the whole, and whether in train mode.
@@ -53,6 +54,7 @@ class VerifiedInputs:
     device: str
     training: bool
     gradients: bool = False
+    both_modes: bool = False
     autocast: str = ""
     ranges: tuple[dict[str, Any], ...] = ()
     modes: dict[str, bool] = field(default_factory=dict)
@@ -60,7 +62,7 @@ class VerifiedInputs:
 
     @classmethod
     def of(
-        cls, spec: TaskSpec, signature: Iterable[str], source: bytes, ranges: Iterable[VerifiedRange] = ()
+        cls, spec: TaskSpec, signature: Iterable[str], source: bytes, verify: VerifyReport | None = None
     ) -> VerifiedInputs:
         """Read what was verified from a task and the judge's profile of its reference.
 
@@ -68,10 +70,11 @@ class VerifiedInputs:
             spec: The task.
             signature: ``OriginalProfile.signature``.
             source: The reference's file.
-            ranges: ``VerifyReport.ranges``: the sizes that were verified beside those of the signature.
+            verify: What else was verified: sizes beside those of the signature, and the other mode.
         """
         tree = ast.parse(source)
         captured = json.loads((Path(spec.capture) / "manifest.json").read_bytes()) if spec.capture else {}
+        ranges = verify.ranges if verify else ()
         return cls(
             signature=tuple(_tensors(list(signature))),
             constants=_constants(spec, tree),
@@ -79,6 +82,7 @@ class VerifiedInputs:
             device=spec.device.partition(":")[0],
             training=spec.training,
             gradients=spec.gradients,
+            both_modes=spec.gradients or (verify is not None and verify.in_both_modes),
             autocast=f"torch.{spec.autocast}" if spec.autocast else "",
             ranges=tuple({"dims": list(each.dims), "low": each.low, "high": each.high} for each in ranges),
             modes=captured.get("modes", {}),

@@ -96,8 +96,8 @@ class Contract:
     """What a call of a landed class must be like for its kernels to run.
 
     Args:
-        record: ``signature`` (inputs, then state), ``constants``, ``device``, ``training``, ``gradients``, ``autocast``,
-            ``ranges``, ``modes``, ``attributes`` and ``init`` as landed.
+        record: ``signature`` (inputs, then state), ``constants``, ``device``, ``training``, ``gradients``, ``both_modes``,
+            ``autocast``, ``ranges``, ``modes``, ``attributes`` and ``init`` as landed.
         cls: The landed class, its constructor and forward not yet wrapped.
     """
 
@@ -106,7 +106,7 @@ class Contract:
         self._class = cls
         self._device: str = record["device"]
         self._gradients: bool = record["gradients"]
-        self._modes = (True, False) if self._gradients else (record["training"],)
+        self._modes = (True, False) if record["both_modes"] else (record["training"],)
         self._exceptions: dict[str, bool] = record["modes"]
         self._attributes: dict[str, dict[str, Any]] = record["attributes"]
         self._autocast: str = record["autocast"]

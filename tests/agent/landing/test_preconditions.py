@@ -10,7 +10,7 @@ import pytest
 from agent.landing import land
 from agent.landing.folder import read_record
 from agent.landing.verified import VerifiedInputs
-from sandbox.verdict import VerifiedRange
+from sandbox.verdict import VerifiedRange, VerifyCase, VerifyReport
 from tests.agent.landing.example import CHECKS, ORIGINAL, SIGNATURE, make_project, planned, run
 
 REASONS = """
@@ -158,11 +158,12 @@ def test_forked_processes_and_workers_of_loaders_run_the_original(landed: Path) 
     run(landed, CHECKS + dedent(REASONS) + dedent(code))
 
 
-def test_sizes_of_a_verified_range_run_the_kernel(tmp_path: Path) -> None:
+def test_sizes_and_modes_that_were_verified_run_the_kernel(tmp_path: Path) -> None:
     root = tmp_path / "project"
     spec = make_project(root)
-    ranges = [VerifiedRange(("x.0",), 2, 64, (2, 4, 64))]
-    land(planned(spec, verified=VerifiedInputs.of(spec, SIGNATURE, ORIGINAL.encode(), ranges)))
+    rows = VerifiedRange(("x.0",), 2, 64, (2, 4, 64))
+    verify = VerifyReport(ok=True, cases=(VerifyCase("train mode", True, 0.0, 0.0),), ranges=(rows,))
+    land(planned(spec, verified=VerifiedInputs.of(spec, SIGNATURE, ORIGINAL.encode(), verify)))
     code = """
     for rows in (2, 4, 64, 3):
         some = torch.randn(rows, 8)
@@ -170,6 +171,8 @@ def test_sizes_of_a_verified_range_run_the_kernel(tmp_path: Path) -> None:
             ran("fused", lambda: m(some), original(m, some))
     assert reasons(lambda: m(torch.randn(65, 8))) == ["the shape of x is not (2 to 64, 8)"]
     assert reasons(lambda: m(torch.randn(1, 8))) == ["the shape of x is not (2 to 64, 8)"]
+    m.train()
+    ran("fused", lambda: m(x), original(m, x))
     """
     run(root, CHECKS + dedent(REASONS) + dedent(code))
 
