@@ -23,7 +23,10 @@ def question_rows(asked: PermissionAsked, width: int, *, whole: bool) -> list[Ro
     lines += [_changed(line) for line in clean(asked.detail).split("\n")[2:]] if asked.detail else []
     left_out = len(lines) - SHORT
     if not whole and left_out > 0:
-        lines = [*lines[:SHORT], row((f"… {left_out} more lines: v shows all", "$text-warning"))]
+        lines = [
+            *lines[:SHORT],
+            row((f"… {left_out} more {'line' if left_out == 1 else 'lines'}: v shows all", "$text-warning")),
+        ]
     kept = sorted({choice["pattern"] for choice in asked.choices if choice["pattern"]}) if whole else []
     for pattern in kept:
         lines += [row(""), *wrapped(Content.assemble(("Kept by s and a: ", "$muted"), clean(pattern)), width)]
