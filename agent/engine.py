@@ -27,6 +27,7 @@ from agent.events import EndReason
 from agent.landing_desk import LandingDesk
 from agent.loop import Ended
 from agent.running import SHELL_LOST, Running
+from agent.search.siblings import base_files
 from agent.session import Session, open_session
 from agent.state import CUT_OFF, SessionState
 from agent.store import SessionWriter, encode, read_events
@@ -75,8 +76,12 @@ class Engine:
         task, state = self._session.task, self._state
         whole = (self._session.workspace / ".git").exists()
         workspace = Workspace.open(task, self._session.workspace)
+        base = base_files(self._session)
         if not state.started:
             files = {path: self._stream.blob(content) for path, content in workspace.files().items()}
+            if base:
+                files = {path: self._stream.blob(content) for path, content in workspace.original().items()}
+                workspace.restore(base)
             self._stream.emit(
                 ev.SessionStarted(
                     task=task.to_json(),
@@ -90,7 +95,8 @@ class Engine:
         note = SHELL_LOST
         if not whole:
             last = state.judged[-1] if state.judged else None
-            workspace.restore(self._stream.files(last.files if last else state.original_files))
+            start = base or self._stream.files(state.original_files)
+            workspace.restore(self._stream.files(last.files) if last else start)
             note += f" The workspace was made again as of {f'attempt {last.attempt}' if last else 'the start'}."
         self._stream.emit(ev.SessionResumed(note=note))
         return workspace

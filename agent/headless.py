@@ -28,7 +28,7 @@ from sandbox.task import TaskSpec
 
 LandPolicy = Literal["never", "full-pass"]
 
-_FAULTS = {
+FAULTS = {
     EndReason.TASK_UNUSABLE: ExitCode.USAGE,
     EndReason.MODEL_ERROR: ExitCode.ENVIRONMENT,
     EndReason.ENVIRONMENT: ExitCode.ENVIRONMENT,
@@ -82,7 +82,7 @@ def resume(folder: Path, *, json: bool = False, land: LandPolicy = "never", comm
     unlanded = "" if land == "never" or watcher.landed else watcher.refused or _against_landing(watcher)
     if not json:
         sys.stdout.write(summary(watcher.state, watcher.ended, folder, unlanded=unlanded))
-    code = _FAULTS.get(watcher.ended.reason)
+    code = FAULTS.get(watcher.ended.reason)
     return code if code is not None else ExitCode.OK if watcher.state.best and not unlanded else ExitCode.FAILED
 
 
@@ -222,7 +222,7 @@ class _Engine:
 def _against_landing(watcher: _Watcher) -> str:
     """Return what speaks against landing the best attempt: it has to be correct and faster than eager by a full verdict."""
     best, ended = watcher.state.best, watcher.ended
-    if best is None or (ended is not None and ended.reason in _FAULTS):
+    if best is None or (ended is not None and ended.reason in FAULTS):
         return "there is no attempt to land"
     if best.verdict.tier != "full" or best.verdict.reward not in (2, 3):
         return f"attempt {best.attempt} was not seen to be faster than eager by a full verdict: {best.verdict.reason}"

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from agent import events as ev
+from agent.search.siblings import Sibling, sibling_verdict
 from agent.session import Session
 from agent.state import Judged
 from agent.stream import Stream
@@ -80,6 +81,19 @@ class Judging:
         hashes = {path: self._stream.blob(content) for path, content in files.items()}
         number = len(self._stream.state.judged) + 1
         self._stream.emit(ev.Attempt(attempt=number, files=hashes, verdict=verdict.to_json(), call_id=call_id))
+        return self._stream.state.judged[-1]
+
+    def known_to_sibling(self, files: Mapping[str, bytes], tier: Tier) -> Sibling | None:
+        """Return the verdict of the same code in another session of this one's search; see ``sibling_verdict``."""
+        return sibling_verdict(self._session, files, tier)
+
+    def adopt(self, files: Mapping[str, bytes], known: Sibling, call_id: str | None) -> Judged:
+        """Store a sibling's verdict as that of an attempt here, and say whose it is."""
+        text = f"the same code was attempt {known.attempt} of session {known.session}: its verdict counts"
+        self._stream.emit(ev.StageEvent(part="profile", text=text))
+        hashes = {path: self._stream.blob(content) for path, content in files.items()}
+        number = len(self._stream.state.judged) + 1
+        self._stream.emit(ev.Attempt(attempt=number, files=hashes, verdict=known.verdict.to_json(), call_id=call_id))
         return self._stream.state.judged[-1]
 
     async def landed(self, files: Mapping[str, bytes], form: Mapping[str, bytes]) -> Verdict:

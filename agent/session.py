@@ -36,7 +36,11 @@ SESSION_FILE = "session.json"
 
 @dataclass(frozen=True)
 class Session:
-    """What ``session.json`` says. ``created`` is Unix time; ``device`` the kind, ``cpu`` or ``cuda``."""
+    """What ``session.json`` says. ``created`` is Unix time; ``device`` the kind, ``cpu`` or ``cuda``.
+
+    ``search`` is there where the session is one agent's of a search: its ``folder``, and the ``base``
+    (``{"session", "attempt"}``, or null) that its workspace begins as.
+    """
 
     folder: Path
     id: str
@@ -47,6 +51,7 @@ class Session:
     versions: dict[str, str]
     device: str
     format: str = FORMAT
+    search: dict[str, Any] | None = None
 
     @property
     def workspace(self) -> Path:
@@ -82,8 +87,10 @@ class SessionSummary:
     cost_usd: float | None
 
 
-def create_session(spec: TaskSpec, settings: Settings, home: Path) -> Path:
+def create_session(spec: TaskSpec, settings: Settings, home: Path, search: dict[str, Any] | None = None) -> Path:
     """Make a session's folder with its ``session.json`` and return it; the engine does the rest.
+
+    ``search`` is what ``Session.search`` holds.
 
     Raises:
         EnvironmentFault: ``home`` cannot be written.
@@ -100,6 +107,7 @@ def create_session(spec: TaskSpec, settings: Settings, home: Path) -> Path:
         "settings": settings.to_json(),
         "versions": versions(),
         "device": device_kind(spec.device),
+        **({"search": search} if search else {}),
     }
     try:
         folder.mkdir(parents=True, mode=0o700)
@@ -132,6 +140,7 @@ def open_session(folder: Path) -> Session:
             versions=data["versions"],
             device=data["device"],
             format=data["format"],
+            search=data.get("search"),
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UsageError(f"This is not a session that can be read: {error}.", where=str(path)) from error

@@ -174,7 +174,7 @@ class SessionState:
     def judgement(self, files: Mapping[str, str], tier: Tier) -> Judged | None:
         """Return the last verdict of exactly these files at this tier that another measurement would not change."""
         fits = (j for j in reversed(self.judged) if j.files == files and j.verdict.tier == tier)
-        return next((judged for judged in fits if _settled(judged.verdict)), None)
+        return next((judged for judged in fits if settled(judged.verdict)), None)
 
     @property
     def best(self) -> Judged | None:
@@ -199,7 +199,7 @@ class SessionState:
         return hashlib.sha256(request.encode()).hexdigest()
 
 
-def _settled(verdict: Verdict) -> bool:
+def settled(verdict: Verdict) -> bool:
     """Whether a verdict rests on the candidate and not on how this measurement went."""
     findings = verdict.guard.findings if verdict.guard else ()
     clocked = any(finding.rule == "clock" and finding.severity == "reject" for finding in findings)

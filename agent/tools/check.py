@@ -31,6 +31,12 @@ _UNTOUCHED = (
 )
 
 
+_SIBLING = (
+    "The same code, but for comments and layout, was judged already as attempt {attempt} of session {session} of this search; "
+    "nothing was measured again. For fresh times use remeasure: true, or the other tier.\n"
+)
+
+
 def check_tool(judging: Judging, workspace: Workspace, stream: Stream) -> Tool:
     """Return the tool. Each use is an attempt, unless these very files were judged at this tier already, or are the original.
 
@@ -46,12 +52,17 @@ def check_tool(judging: Judging, workspace: Workspace, stream: Stream) -> Tool:
             if not remeasure and (known := stream.state.judgement(hashes, tier)):
                 text = _KNOWN.format(tier=tier) + verdict_text(known.verdict, known.attempt)
                 return ToolResult(known.verdict.correct, text)
-            judged = await judging.attempt(files, tier, stream.state.running_call)
+            sibling = None if remeasure else judging.known_to_sibling(files, tier)
+            if sibling:
+                judged = judging.adopt(files, sibling, stream.state.running_call)
+            else:
+                judged = await judging.attempt(files, tier, stream.state.running_call)
         except TaskError:
             raise
         except UsageError as error:
             raise ToolProblem(f"There is nothing to judge. {error}") from error
         workspace.commit(f"Attempt {judged.attempt}: {note}" if note else f"Attempt {judged.attempt}")
-        return ToolResult(judged.verdict.correct, verdict_text(judged.verdict, judged.attempt))
+        text = _SIBLING.format(attempt=sibling.attempt, session=sibling.session) if sibling else ""
+        return ToolResult(judged.verdict.correct, text + verdict_text(judged.verdict, judged.attempt))
 
     return FunctionTool("Check", _DESCRIPTION, _PARAMETERS, check)

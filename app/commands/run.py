@@ -6,7 +6,9 @@ Exit code 0: there is a correct candidate.
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 
+from agent.settings import Settings
 from app.commands.options import (
     add_machine_options,
     add_model_options,
@@ -16,6 +18,7 @@ from app.commands.options import (
     task_from,
 )
 from sandbox.errors import UsageError
+from sandbox.task import TaskSpec
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -31,6 +34,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--commit", action="store_true", help="what lands is also one commit, of the landed files alone"
     )
+    group = parser.add_argument_group("several agents side by side")
+    group.add_argument("--agents", type=_count, default=1, metavar="N", help="so many agents; they share --turns")
+    group.add_argument("--rounds", type=_count, default=1, metavar="N", help="each round begins from the best so far")
+    group.add_argument(
+        "--idea", action="append", default=[], metavar="TEXT", help="what an agent begins with; repeatable"
+    )
+    group.add_argument("--models", default="", metavar="A,B", help="a model for each agent, in turn")
+    group.add_argument("--resume-search", metavar="ID", help="go on with a search that was stopped, or 'last'")
     add_task_options(parser)
     add_model_options(parser)
     add_machine_options(parser)
@@ -44,8 +55,35 @@ def main(options: argparse.Namespace) -> int:
     if options.commit and options.land == "never":
         what = "Nothing lands, so there is nothing to commit."
         raise UsageError(what, where="--commit", next_step="Add --land full-pass, or leave --commit out.")
-    require_named(options)
     settings = settings_from(options)
-    require_model(settings)
+    if options.resume_search:
+        return _search(options, settings, None)
+    require_named(options)
+    models = [name for name in options.models.split(",") if name]
+    for name in models or [settings.model]:
+        require_model(replace(settings, model=name))
     spec = task_from(options, options.target, settings)
+    if options.agents > 1 or options.rounds > 1 or options.idea or models:
+        return _search(options, settings, spec)
     return run(spec, settings, json=options.json, land=options.land, commit=options.commit)
+
+
+def _search(options: argparse.Namespace, settings: Settings, spec: TaskSpec | None) -> int:
+    """Begin a search, or go on with the one that is named."""
+    from agent.search.coordinator import run_search
+    from agent.search.record import create_record, find_record
+
+    if spec is None:
+        record = find_record(settings.home, options.resume_search)
+    else:
+        models = [name for name in options.models.split(",") if name]
+        agents = max(options.agents, len(models), len(options.idea))
+        record = create_record(spec, settings, agents=agents, rounds=options.rounds, ideas=options.idea, models=models)
+    return run_search(record, json=options.json, land=options.land, commit=options.commit)
+
+
+def _count(text: str) -> int:
+    count = int(text)
+    if count < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not at least 1")
+    return count

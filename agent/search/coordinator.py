@@ -1,0 +1,134 @@
+"""The coordinator: rounds of agents side by side, each from the best so far, until the rounds are over."""
+
+from __future__ import annotations
+
+import asyncio
+import json as json_module
+import signal
+import sys
+from dataclasses import replace
+from typing import Any
+
+from agent import commands as cmd
+from agent import events as ev
+from agent.events import EndReason
+from agent.headless import FAULTS, LandPolicy, narration
+from agent.ranking import best_of
+from agent.search.driving import LOST, drive
+from agent.search.ideas import idea_for
+from agent.search.record import Member, Record
+from agent.search.siblings import folded
+from agent.search.telling import first_words, summary
+from agent.session import create_session
+from agent.state import Judged
+from sandbox.errors import ExitCode
+
+_UNDONE = (EndReason.INTERRUPTED, LOST)
+"""Ends after which a session goes on when its search is resumed."""
+
+
+def run_search(record: Record, *, json: bool = False, land: LandPolicy = "never", commit: bool = False) -> ExitCode:
+    """Run a search to its end, or go on with it; see ``agent.headless.run`` for what is returned."""
+    return asyncio.run(_Search(record, json=json).run(land, commit=commit))
+
+
+class _Search:
+    def __init__(self, record: Record, *, json: bool) -> None:
+        self._record = record
+        self._json = json
+
+    async def run(self, land: LandPolicy, *, commit: bool) -> ExitCode:
+        task = asyncio.current_task()
+        assert task is not None
+        for ending in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(ending, task.cancel)
+        sys.stderr.write(
+            f"search {self._record.id}: go on with it with warpsmith run --resume-search {self._record.id}\n"
+        )
+        unlanded: list[str] = []
+        interrupted = False
+        try:
+            for number in range(1, self._record.rounds + 1):
+                await self._round(number)
+            if land == "full-pass":
+                unlanded = await self._land(commit=commit)
+        except asyncio.CancelledError:
+            interrupted = True
+        best = self._best()
+        if not self._json:
+            sys.stdout.write(summary(self._record, best[0] if best else None, unlanded))
+        if interrupted:
+            return ExitCode.INTERRUPTED
+        return self._code(best is not None and not unlanded)
+
+    async def _round(self, number: int) -> None:
+        """Let all agents of a round run to their ends; those that an earlier coordinator began go on."""
+        best = self._best()
+        begun = {member.agent: member for member in self._record.members if member.round == number}
+        for agent in range(1, self._record.agents + 1):
+            if agent not in begun and not self._given_up(agent):
+                begun[agent] = self._begin(number, agent, best)
+        open_ = [m for m in begun.values() if self._record.ended.get(str(m.session), LOST) in _UNDONE]
+        await asyncio.gather(*(self._let_run(member) for member in open_))
+
+    def _begin(self, number: int, agent: int, best: tuple[Member, Judged] | None) -> Member:
+        record = self._record
+        model = record.models[(agent - 1) % len(record.models)] if record.models else record.settings.model
+        turns = max(1, record.settings.turn_limit // (record.agents * record.rounds))
+        base = {"session": str(best[0].session), "attempt": best[1].attempt} if best else None
+        search: dict[str, Any] = {"folder": str(record.folder), "base": base}
+        settings = replace(record.settings, model=model, turn_limit=turns)
+        session = create_session(record.task, settings, settings.home, search)
+        idea = idea_for(agent, number, record.task.device, record.ideas)
+        member = Member(number, agent, session, model, idea, first_words(record, agent, idea, best), base)
+        record.add(member)
+        return member
+
+    async def _let_run(self, member: Member) -> None:
+        state = folded(member.session)
+        first = cmd.Run() if state.messages or state.steering else cmd.Steer(text=member.message)
+        ended = await drive(member.session, [first], (ev.RunEnded,), lambda e, line: self._tell(member, e, line))
+        self._record.end(member, ended.reason if isinstance(ended, ev.RunEnded) else LOST)
+
+    def _tell(self, member: Member, event: ev.Event, line: str) -> None:
+        if self._json:
+            told = {"agent": member.agent, "round": member.round, "session": str(member.session)}
+            sys.stdout.write(json_module.dumps({**told, **json_module.loads(line)}) + "\n")
+            sys.stdout.flush()
+            return
+        text = f"ended: {event.reason} {event.detail}".rstrip() if isinstance(event, ev.RunEnded) else narration(event)
+        for row in text.splitlines():
+            sys.stderr.write(f"agent {member.agent} | {row}\n")
+
+    def _best(self) -> tuple[Member, Judged] | None:
+        """Return the best attempt of all sessions, by the rule of one session."""
+        owners = {id(j): (m, j) for m in self._record.members for j in folded(m.session).judged}
+        best = best_of([judged for _, judged in owners.values()])
+        return owners[id(best)] if best else None
+
+    def _given_up(self, agent: int) -> bool:
+        """Whether an agent's model or engine failed in an earlier round: it takes no part any more."""
+        return any(
+            m.agent == agent and self._record.ended.get(str(m.session)) in (*FAULTS, LOST) for m in self._record.members
+        )
+
+    def _code(self, good: bool) -> ExitCode:
+        if good:
+            return ExitCode.OK
+        ends = list(self._record.ended.values())
+        faults = [FAULTS.get(EndReason(end), ExitCode.INTERNAL) if end != LOST else ExitCode.INTERNAL for end in ends]
+        all_failed = all(end in (*FAULTS, LOST) for end in ends)
+        return faults[0] if faults and all_failed else ExitCode.FAILED
+
+    async def _land(self, *, commit: bool) -> list[str]:
+        """Land the best attempt from its session, and return what spoke against it."""
+        best = self._best()
+        if best is None:
+            return ["there is no attempt to land"]
+        member, judged = best
+        if judged.verdict.tier != "full" or judged.verdict.reward not in (2, 3):
+            return [f"attempt {judged.attempt} was not seen to be faster than eager by a full verdict"]
+        land = cmd.Land(attempt=judged.attempt, commit=commit, faster=True)
+        ends = (ev.Landed, ev.LandingRefusedEvent)
+        ended = await drive(member.session, [land], ends, lambda e, line: self._tell(member, e, line))
+        return [] if isinstance(ended, ev.Landed) else [narration(ended) if ended else "the engine was lost"]

@@ -1,0 +1,80 @@
+"""What one session of a search has of the others: the files it begins from, and verdicts of the same code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent.search.record import read_record
+from agent.session import Session
+from agent.state import Judged, SessionState, settled
+from agent.store import read_blob, read_events
+from sandbox.errors import UsageError
+from sandbox.likeness import likeness
+from sandbox.verdict import Tier, Verdict
+
+
+@dataclass(frozen=True)
+class Sibling:
+    """A verdict that another session of the search has: of its ``attempt``."""
+
+    session: str
+    attempt: int
+    verdict: Verdict
+
+
+def base_files(session: Session) -> dict[str, bytes]:
+    """Return the files that a session of a search begins from; empty where it begins from the original.
+
+    Raises:
+        UsageError: The attempt it begins from is gone.
+    """
+    base = (session.search or {}).get("base")
+    if not base:
+        return {}
+    folder = Path(base["session"])
+    judged = folded(folder).attempt(base["attempt"])
+    if judged is None:
+        raise UsageError(
+            f"Attempt {base['attempt']}, which this session begins from, is gone.",
+            where=str(folder),
+            next_step="Begin a new search.",
+        )
+    return {path: read_blob(folder, sha256) for path, sha256 in judged.files.items()}
+
+
+def sibling_verdict(session: Session, files: Mapping[str, bytes], tier: Tier) -> Sibling | None:
+    """Return a verdict of the same code, however laid out, from another session of the search.
+
+    Only quick verdicts are taken over: a full one is what a landing rests on and is always measured anew.
+    """
+    if not session.search or tier != "quick":
+        return None
+    code = likeness(dict(files))
+    for folder in sibling_folders(session):
+        for judged in reversed(folded(folder).judged):
+            if _same(judged, code, tier):
+                return Sibling(folder.name.split("-")[2], judged.attempt, judged.verdict)
+    return None
+
+
+def sibling_folders(session: Session) -> Iterator[Path]:
+    """Yield the other sessions of a session's search, as its record names them."""
+    search = session.search or {}
+    for agent in read_record(Path(search["folder"])).members:
+        if agent.session != session.folder:
+            yield agent.session
+
+
+def folded(folder: Path) -> SessionState:
+    """Return the state that a session's stored events amount to."""
+    state = SessionState()
+    for stored in read_events(folder):
+        state.apply(stored.event)
+    return state
+
+
+def _same(judged: Judged, code: str, tier: Tier) -> bool:
+    verdict = judged.verdict
+    return verdict.tier == tier and verdict.source_sha256 == code and settled(verdict)

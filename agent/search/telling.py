@@ -1,0 +1,61 @@
+"""What a search says: to its agents when they begin, and to the developer when it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agent.outcome import best_line
+from agent.search.record import Member, Record
+from agent.search.siblings import folded
+from agent.session import open_session, summarise
+from agent.state import Judged
+from agent.verdict_text import verdict_text
+
+
+def first_words(record: Record, agent: int, idea: str, best: tuple[Member, Judged] | None) -> str:
+    """Return what an agent is told at the start of its session."""
+    said = [
+        (
+            f"You are agent {agent} of {record.agents} that work on this task side by side, each in a workspace of its own. "
+            f"Begin with this idea, and leave it when measurements speak against it: {idea}"
+        )
+    ]
+    if best is not None:
+        member, judged = best
+        said.append(
+            f"Your workspace does not hold the original but the best so far, from agent {member.agent} in round {member.round}; "
+            f"Read its files before you change them.\n{verdict_text(judged.verdict, judged.attempt)}"
+        )
+        found = [f"agent {m.agent}, round {m.round} ({m.idea}): {best_line(folded(m.session))}" for m in record.members]
+        said.append("What the agents found so far:\n" + "\n".join(found))
+    return "\n\n".join(said)
+
+
+def table(record: Record, winner: Member | None) -> str:
+    """Return a line for each session of a search: round, agent, attempts, best, cost, end, model and idea."""
+    head = f"{'round':>5} {'agent':>5} {'session':9} {'attempts':>8} {'best':>7} {'reward':>6} {'cost':>8}  ended, model, idea"
+    return "\n".join([head, *(_row(record, member, member == winner) for member in record.members)])
+
+
+def _row(record: Record, member: Member, won: bool) -> str:
+    of = summarise(member.session)
+    best = "-" if of.best_speedup is None else f"{of.best_speedup:.2f}×"
+    reward = "-" if of.best_reward is None else str(of.best_reward)
+    cost = "-" if of.cost_usd is None else f"${of.cost_usd:.3f}"
+    end = record.ended.get(str(member.session), of.outcome)
+    told = f"{end}, {member.model or '-'}, {member.idea[:60]}{'  <- the best' if won else ''}"
+    return f"{member.round:>5} {member.agent:>5} {of.id:9} {of.attempts:>8} {best:>7} {reward:>6} {cost:>8}  {told}"
+
+
+def summary(record: Record, winner: Member | None, unlanded: Sequence[str] = ()) -> str:
+    """Return how a search ended, in a few lines."""
+    lines = [f"search: {record.id}", table(record, winner)]
+    if winner is None:
+        lines.append("no correct candidate")
+    else:
+        lines += [best_line(folded(winner.session)), f"session: {winner.session}"]
+        lines.append(
+            f"next: look at the changes and land them: warpsmith sessions resume {open_session(winner.session).id}"
+        )
+    lines += [f"not landed: {reason}" for reason in unlanded]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,91 @@
+"""A search through real HTTP and the real judge: agents that differ, fail, cheat and write the same code."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from agent import events as ev
+from agent.search.coordinator import run_search
+from agent.search.record import Member, create_record, find_record
+from agent.search.siblings import folded, sibling_verdict
+from agent.session import create_session, open_session
+from agent.store import SessionWriter
+from sandbox.errors import ExitCode
+from sandbox.likeness import likeness
+from tests.agent.support import make_settings, make_spec, make_verdict
+from tests.agent.test_end_to_end import CANDIDATE, FILE, KERNEL
+from tests.servers.openai_server import Call, OpenAIServer, Reply
+
+CHEAT = CANDIDATE.replace(
+    "out = torch.empty_like(x)", "import torch._C\n        out = (x * self.scale + 1).clamp(-2, 2)"
+)
+
+
+def writes(kernel, candidate=CANDIDATE):
+    files = {FILE: kernel, "shifted.py": candidate}
+    return [Call("Write", {"file_path": path, "content": text}) for path, text in files.items()]
+
+
+def answer(request):
+    """Answer by what the prompt contains: the idea tells which agent asks."""
+    said = json.dumps(request["messages"])
+    answers = sum(message["role"] == "assistant" for message in request["messages"])
+    if "BROKEN" in said:
+        return Reply(status=401, error={"error": {"message": "no such key"}})
+    if answers or "Your workspace does not hold the original" in said:
+        return Reply(text="Done.")
+    if "CHEAT" in said:
+        return Reply(calls=[*writes(KERNEL, CHEAT), Call("Check")])
+    return Reply(calls=[*writes(KERNEL), Call("Check")])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_agents_differ_the_best_is_carried_forward_and_cheats_and_failures_are_not(tmp_path, capsys):
+    with OpenAIServer([answer] * 100) as server:
+        settings = make_settings(tmp_path, model="openai/test", api_base=server.base_url, turn_limit=24)
+        record = create_record(
+            make_spec(tmp_path), settings, agents=3, rounds=2, ideas=["HONEST", "CHEAT", "BROKEN"], models=[]
+        )
+        assert run_search(record) == ExitCode.OK
+    record = find_record(settings.home, "last")
+    rounds = {(m.round, m.agent): m for m in record.members}
+    assert set(rounds) == {(1, 1), (1, 2), (1, 3), (2, 1), (2, 2)}
+    assert record.ended[str(rounds[1, 3].session)] == "model_error"
+    assert not any(judged.verdict.correct for judged in folded(rounds[1, 2].session).judged)
+    for agent in (1, 2):
+        assert rounds[2, agent].base["session"] == str(rounds[1, 1].session)
+        session = open_session(rounds[2, agent].session)
+        assert (session.workspace / FILE).read_text() == KERNEL
+        assert session.settings.turn_limit == 4
+        assert FILE not in folded(session.folder).original_files
+    assert "model_error" in capsys.readouterr().out
+
+
+def test_all_models_fail_is_3_and_the_search_is_kept(tmp_path):
+    with OpenAIServer([answer] * 10) as server:
+        settings = make_settings(tmp_path, model="openai/test", api_base=server.base_url)
+        record = create_record(make_spec(tmp_path), settings, agents=2, rounds=2, ideas=["BROKEN"], models=[])
+        assert run_search(record) == ExitCode.ENVIRONMENT
+    assert len(find_record(settings.home, record.id).members) == 2
+
+
+@pytest.mark.parametrize(("tier", "reward", "known"), [("quick", 3, True), ("full", 3, False), ("quick", None, False)])
+def test_the_same_code_laid_out_anew_has_its_siblings_settled_quick_verdict(tmp_path, tier, reward, known):
+    spec, settings = make_spec(tmp_path), make_settings(tmp_path)
+    record = create_record(spec, settings, agents=2, rounds=1, ideas=[], models=[])
+    search = {"folder": str(record.folder), "base": None}
+    first, second = (create_session(spec, settings, settings.home, search) for _ in range(2))
+    for agent, session in enumerate((first, second), 1):
+        record.add(Member(1, agent, session, "", "", ""))
+    code = {FILE: KERNEL.encode(), "shifted.py": CANDIDATE.encode()}
+    verdict = replace(make_verdict(tier=tier, reward=reward), source_sha256=likeness(code))
+    writer = SessionWriter(first)
+    writer.append(ev.Attempt(attempt=1, files={}, verdict=verdict.to_json()))
+    writer.close()
+    anew = {**code, FILE: b"// mine\n" + KERNEL.replace("    ", "  ").encode()}
+    assert (sibling_verdict(open_session(second), anew, tier) is not None) == known
+    assert sibling_verdict(open_session(second), {**code, FILE: b"int x;"}, tier) is None
