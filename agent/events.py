@@ -26,6 +26,12 @@ class EndReason(StrEnum):
     """The agent said it was done."""
     TURN_LIMIT = "turn_limit"
     """The turn budget was used up."""
+    TOKEN_LIMIT = "token_limit"  # noqa: S105 - tokens of language
+    """The budget of tokens was used up."""
+    COST_LIMIT = "cost_limit"
+    """The budget of money was used up."""
+    TIME_LIMIT = "time_limit"
+    """The time was over."""
     INTERRUPTED = "interrupted"
     """The developer stopped the run."""
     CONTEXT_LENGTH = "context_length"
@@ -93,9 +99,13 @@ class SessionResumed(Event):
 
 @_event("run_started")
 class RunStarted(Event):
-    """The loop began to ask the model. ``turn_limit`` counts model answers of this run."""
+    """The loop began to ask the model. ``turn_limit`` counts model answers of this run.
+
+    ``budget`` holds the run's other limits, where there are any: ``tokens``, ``cost_usd``, ``minutes``.
+    """
 
     turn_limit: int
+    budget: dict[str, float] = field(default_factory=dict)
 
 
 @_event("run_ended")
@@ -125,10 +135,14 @@ class ConversationStarted(Event):
 
 @_event("user_message")
 class UserMessage(Event):
-    """A message in the user's role: the task's opening, the developer's steering, or a notice of the engine's."""
+    """A message in the user's role: the task's opening, the developer's steering, or a notice of the engine's.
+
+    Of a contrast ``attempts`` are the variants that it shows, the faster one last.
+    """
 
     message: dict[str, Any]
-    origin: Literal["task", "steer", "decision", "notice"] = "task"
+    origin: Literal["task", "steer", "decision", "notice", "contrast"] = "task"
+    attempts: list[int] = field(default_factory=list)
 
 
 @_event("compacted")

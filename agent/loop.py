@@ -11,7 +11,9 @@ from typing import Any
 
 from agent import events as ev
 from agent.asking import ask
+from agent.budget import Budget
 from agent.context.window import REFERENCE, Window
+from agent.contrast import contrast_of
 from agent.events import EndReason
 from agent.framing import spoken
 from agent.model import ContextTooLong, Model, ModelRefused, Piece, RunStopped
@@ -57,8 +59,9 @@ class Loop:
     """One run of the agent on a session's conversation.
 
     Args:
-        turn_limit: Answers of the model in this run.
+        budget: Of this run.
         context_tokens: Budget for the request, in tokens; the model's own limit wins if it is smaller.
+        contrast: Whether earlier variants are compared before the next attempt.
         permit: Asked before every call that could run.
         files: Returns the workspace's files, to be told when the conversation is shortened.
     """
@@ -70,8 +73,9 @@ class Loop:
         stream: Stream,
         redact: Redactor,
         *,
-        turn_limit: int,
+        budget: Budget,
         context_tokens: int,
+        contrast: bool = False,
         permit: Permit = permit_all,
         files: Callable[[], Mapping[str, bytes]] = dict,
     ) -> None:
@@ -80,7 +84,8 @@ class Loop:
         self._stream = stream
         self._state = stream.state
         self._redact = redact
-        self._turn_limit = turn_limit
+        self._budget = budget
+        self._contrasting = contrast
         self._window = Window(stream, redact, model, context_tokens, files)
         self._permit = permit
         self._unusable = 0
@@ -89,20 +94,33 @@ class Loop:
 
     async def run(self) -> Ended:
         """Run to the end; cancelling leaves every call that was begun with a result in the conversation."""
+        deadline = asyncio.timeout(self._budget.left_seconds())
         try:
-            for _ in range(self._turn_limit):
-                if ended := await self._turn():
-                    return ended
+            async with deadline:
+                return await self._turns()
+        except TimeoutError:
+            if not deadline.expired():
+                raise
+            return Ended(EndReason.TIME_LIMIT, f"The {self._budget.limits.minutes:g} minutes of this run are over.")
         except RunStopped as stopped:
             return Ended(stopped.reason, stopped.detail)
         except ContextTooLong as error:
             return Ended(EndReason.CONTEXT_LENGTH, str(error))
         except ModelRefused as error:
             return Ended(EndReason.MODEL_ERROR, str(error))
-        return Ended(EndReason.TURN_LIMIT, f"The agent used all {self._turn_limit} turns.")
+
+    async def _turns(self) -> Ended:
+        while True:
+            if over := self._budget.over(self._state.spent):
+                return Ended(*over)
+            if warning := self._budget.warning(self._state.spent):
+                self._say(warning)
+            if ended := await self._turn():
+                return ended
 
     async def _turn(self) -> Ended | None:
         self._tell_steering()
+        self._contrast()
         self._window.make_room()
         try:
             answer, calls = await self._answer()
@@ -122,6 +140,15 @@ class Loop:
     def _tell_steering(self) -> None:
         for origin, text in list(self._state.steering):
             self._say(spoken(text), "steer" if origin == "steer" else "decision")
+
+    def _contrast(self) -> None:
+        """Ask for a comparison of earlier variants, where an attempt has made a new one possible."""
+        found = (
+            contrast_of(self._state.judged, self._state.contrasted, self._stream.files) if self._contrasting else None
+        )
+        if found is not None:
+            message = {"role": "user", "content": self._redact(found.text)}
+            self._stream.emit(ev.UserMessage(message=message, origin="contrast", attempts=list(found.attempts)))
 
     async def _answer(self) -> tuple[ev.ModelTurn, list[ToolCall]]:
         turn, prompt, started = self._state.turns + 1, self._state.prompt_sha256, time.monotonic()
@@ -189,7 +216,7 @@ class Loop:
                     for call in group:
                         await self._run_call(call)
         except asyncio.CancelledError:
-            self.close_open_calls(f"{CUT_OFF} by the developer before it was done.")
+            self.close_open_calls(f"{CUT_OFF} before it was done.")
             raise
         except BaseExceptionGroup as group_error:
             raise group_error.exceptions[0] from None

@@ -14,6 +14,8 @@ from agent.events import EndReason, Event
 from agent.settings import Settings
 from sandbox.errors import ModelUnavailable, UsageError, WarpsmithError
 
+REPLAYED = "replay:"
+"""How the names of models begin that play a recording."""
 DeltaKind = Literal["text", "reasoning", "tool"]
 
 
@@ -145,11 +147,11 @@ def make_model(settings: Settings, device: str) -> Model:
         ModelUnavailable: None is named; or there is no such recording, or it is for the other kind of device.
     """
     require_model(settings)
-    if settings.model.startswith("replay:"):
+    if settings.model.startswith(REPLAYED):
         from agent.replay import ReplayModel, find_recording
 
         try:
-            recording = find_recording(settings.model.removeprefix("replay:"), settings.home)
+            recording = find_recording(settings.model.removeprefix(REPLAYED), settings.home)
         except UsageError as error:
             raise ModelRefused(error.what, where=error.where, next_step=error.next_step) from error
         return ReplayModel(recording, device, settings.replay_delay)

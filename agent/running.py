@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from agent import events as ev
+from agent.budget import OVER, Budget, Limits
 from agent.events import EndReason
 from agent.judging import Judging
 from agent.loop import Ended, Loop
-from agent.model import Model, make_model
+from agent.model import REPLAYED, Model, make_model
 from agent.permissions.approvals import Approvals
 from agent.permissions.desk import PermissionDesk
 from agent.permissions.modes import Rules
@@ -124,9 +125,10 @@ class Running:
             self._stream.emit(ev.ToolFinished(call_id=call_id, name=name, ok=False, message=message, seconds=0.0))
 
     async def _run(self) -> None:
+        limits = Limits.of(self._session.settings)
         try:
-            self._stream.emit(ev.RunStarted(turn_limit=self._session.settings.turn_limit))
-            ended = await self._to_the_end()
+            self._stream.emit(ev.RunStarted(turn_limit=limits.answers, budget=limits.to_json()))
+            ended = await self._to_the_end(Budget(limits, self._stream.state.spent))
         except asyncio.CancelledError:
             ended = self._stopped
         except TaskError as error:
@@ -153,7 +155,7 @@ class Running:
             best_speedup={name: asdict(gain) for name, gain in profile.speedup.items()} if profile else None,
         )
 
-    async def _to_the_end(self) -> Ended:
+    async def _to_the_end(self, budget: Budget) -> Ended:
         model = self._ready_model()
         self.judging.open()
         self.judging.begin_original()
@@ -164,14 +166,15 @@ class Running:
             self._ready_tools(),
             self._stream,
             self._redact,
-            turn_limit=settings.turn_limit,
+            budget=budget,
+            contrast=settings.contrast and not settings.model.startswith(REPLAYED),
             context_tokens=settings.context_tokens,
             permit=self.permissions.permit,
             files=self._workspace.files,
         )
         while True:
             ended = await loop.run()
-            if ended.reason in (EndReason.FINISHED, EndReason.TURN_LIMIT, EndReason.CONTEXT_LENGTH):
+            if ended.reason in (EndReason.FINISHED, EndReason.CONTEXT_LENGTH, *OVER):
                 await self._measure_best_again()
             if ended.reason != EndReason.FINISHED or not self._steered_meanwhile:
                 return ended

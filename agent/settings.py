@@ -28,13 +28,28 @@ _AT_LEAST = {
     "top_p": 0,
     "seed": 0,
     "max_output_tokens": 1,
+    "token_limit": 0,
+    "cost_limit_usd": 0,
+    "time_limit_minutes": 0,
 }
 _OPTIONAL: Mapping[str, type] = {"temperature": float, "top_p": float, "seed": int, "max_output_tokens": int}
 """Empty, these are left to the provider."""
+_BOOLEANS = {"true": True, "yes": True, "1": True, "on": True, "false": False, "no": False, "0": False, "off": False}
 EFFORTS = ("", "none", "minimal", "low", "medium", "high", "xhigh", "max")
 JOINED = ("allow", "ask", "deny")
 """Lists to which every source adds, so that a project can forbid more and nothing can forbid less."""
-NOT_FROM_A_PROJECT = ("permission_mode", "allow", "api_base", "home", "cache", "max_output_tokens", "reasoning_effort")
+NOT_FROM_A_PROJECT = (
+    "permission_mode",
+    "allow",
+    "api_base",
+    "home",
+    "cache",
+    "max_output_tokens",
+    "reasoning_effort",
+    "token_limit",
+    "cost_limit_usd",
+    "time_limit_minutes",
+)
 """A project that is only looked at must not send the developer's key to a server of its own, nor choose where files go, nor
 make answers dearer or loosen what may be done without asking."""
 
@@ -59,6 +74,14 @@ class Settings:
     """How long a reasoning model thinks: none, minimal, low, medium, high, xhigh or max."""
     turn_limit: int = 150
     """Answers of the model in one run (200 for evaluation)."""
+    token_limit: int = 0
+    """Tokens that one run may read and write in all; 0 for no limit, as for the two that follow."""
+    cost_limit_usd: float = 0.0
+    """Dollars that one run may cost, as far as the provider's prices are known."""
+    time_limit_minutes: float = 0.0
+    """Minutes that one run may take; the best attempt is measured in full after them."""
+    contrast: bool = True
+    """Whether the agent is asked to compare earlier variants of its own before its next attempt."""
     context_tokens: int = 131_072
     """Context budget in tokens; the model's own limit wins if it is smaller."""
     device: str = "auto"
@@ -154,6 +177,10 @@ def _typed(key: str, value: Any, origin: str) -> Any:
     if key in JOINED:
         return _rules(key, value, origin)
     kind: Any = _OPTIONAL.get(key) or type(getattr(Settings, key))
+    if kind is bool and isinstance(value, str):
+        value = _BOOLEANS.get(value.strip().lower(), value)
+    if kind is bool and not isinstance(value, bool):
+        raise UsageError(f"'{key}' must be true or false, not {value!r}.", where=origin)
     try:
         if issubclass(kind, Path):
             return Path(value).expanduser().absolute()

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent import events as ev
+from agent.budget import Spent
 from agent.context.counting import estimate
 from agent.framing import DEVELOPER
 from agent.ranking import best_of
@@ -54,6 +55,8 @@ class SessionState:
         todo: The agent's plan.
         notes: What the agent noted of an attempt, by its number.
         skills_read: Texts of skills and their files that were read, in order.
+        contrasted: Numbers of the attempts that were compared, of each comparison.
+        spent: What the model's answers cost.
         refused_tokens: How long the shortest request was that the provider called too long; null where none was.
     """
 
@@ -78,6 +81,8 @@ class SessionState:
     notes: dict[int, str] = field(default_factory=dict)
     skills_read: list[str] = field(default_factory=list)
     refused_tokens: int | None = None
+    contrasted: list[tuple[int, ...]] = field(default_factory=list)
+    spent: Spent = field(default_factory=Spent)
     _arguments: dict[str, dict[str, Any]] = field(default_factory=dict)
     _counted_tokens: int = 0
     _counted_messages: int = 0
@@ -114,6 +119,7 @@ class SessionState:
 
     def _answered(self, event: ev.ModelTurn) -> None:
         self.turns += 1
+        self.spent = self.spent.after(event)
         self.messages.append(event.message)
         self.open_calls = {call["id"]: call["function"]["name"] for call in event.message.get("tool_calls") or ()}
         self._arguments = {}
@@ -122,6 +128,8 @@ class SessionState:
 
     def _told(self, event: ev.UserMessage) -> None:
         self.messages.append(event.message)
+        if event.attempts:
+            self.contrasted.append(tuple(event.attempts))
         if event.origin in ("steer", "decision"):
             self.words.append(event.message["content"])
             if self.steering:

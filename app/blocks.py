@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 CallStatus = Literal["writing", "waiting", "running", "ok", "failed", "cut"]
-Speaker = Literal["task", "you", "decision", "notice"]
+Speaker = Literal["task", "you", "decision", "notice", "contrast"]
 Tone = Literal["info", "good", "bad", "warn"]
 
 

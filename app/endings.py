@@ -23,6 +23,9 @@ _GO_ON = "Tell the agent how to go on, or press F5."
 _ENDINGS: dict[EndReason, Ending] = {
     EndReason.FINISHED: Ending("good", "The agent is done", _GO_ON),
     EndReason.TURN_LIMIT: Ending("warn", "The turn budget is used up", "F5 grants another budget of turns."),
+    EndReason.TOKEN_LIMIT: Ending("warn", "The budget of tokens is used up", "F5 grants another."),
+    EndReason.COST_LIMIT: Ending("warn", "The budget of money is used up", "F5 grants another."),
+    EndReason.TIME_LIMIT: Ending("warn", "The time is over", "F5 grants as much again."),
     EndReason.INTERRUPTED: Ending("warn", "The run was stopped", _GO_ON),
     EndReason.CONTEXT_LENGTH: Ending(
         "bad", "The model's context is full", "Land what there is, or open a new session on the same module."

@@ -54,10 +54,16 @@ def _engine_ready(state: SessionState, _event: events.EngineReady, _time: float)
     state.moved(Part.STATUS)
 
 
+def _limits(event: events.RunStarted) -> list[str]:
+    said = {"tokens": "{:,.0f} tokens", "cost_usd": "{:.2f} dollars", "minutes": "{:g} minutes"}
+    others = [text.format(event.budget[name]) for name, text in said.items() if name in event.budget]
+    return [f"up to {event.turn_limit} turns", *others]
+
+
 def _run_started(state: SessionState, event: events.RunStarted, time: float) -> None:
     state.running, state.cut_off, state.end, state.problem = True, False, None, None
     state.turn, state.turn_limit, state.run_started = 0, event.turn_limit, time
-    state.add(Notice(time, "info", "Run started", f"up to {event.turn_limit} turns"))
+    state.add(Notice(time, "info", "Run started", ", ".join(_limits(event))))
     state.moved(Part.STATUS | Part.PROBLEM)
 
 

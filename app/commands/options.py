@@ -104,11 +104,15 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         "--permission-mode", choices=list(MODES), help="what the agent may do without asking (default auto)"
     )
     group.add_argument("--turns", dest="turn_limit", type=int, metavar="N", help="turn limit (default 150)")
+    group.add_argument("--tokens", dest="token_limit", type=int, metavar="N", help="limit of tokens read and written")
+    group.add_argument("--dollars", dest="cost_limit_usd", type=float, metavar="X", help="limit of what the run costs")
+    group.add_argument("--minutes", dest="time_limit_minutes", type=float, metavar="X", help="limit of the run's time")
 
 
 def settings_from(options: argparse.Namespace) -> Settings:
     """Merge the given options with environment, files and defaults."""
-    names = ("model", "api_base", "turn_limit", "permission_mode", "device", "python", "isolation", "home", "cache")
+    limits = ("turn_limit", "token_limit", "cost_limit_usd", "time_limit_minutes")
+    names = ("model", "api_base", *limits, "permission_mode", "device", "python", "isolation", "home", "cache")
     given = {name: getattr(options, name, None) for name in names}
     return load_settings(given, project=Path.cwd())
 

@@ -14,6 +14,9 @@ _OUTCOMES = {
     "stopped": ("cut off", "$text-warning"),
     "interrupted": ("stopped", "$text-warning"),
     "turn_limit": ("out of turns", "$text-warning"),
+    "token_limit": ("out of tokens", "$text-warning"),
+    "cost_limit": ("out of money", "$text-warning"),
+    "time_limit": ("out of time", "$text-warning"),
 }
 
 

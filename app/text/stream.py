@@ -84,7 +84,7 @@ def _said(said: Said, width: int, expanded: bool) -> list[Row]:
     if said.speaker == "you":
         heading = row("  ", ("you", "bold $accent"), ("" if said.read else "  not read yet", "$faint"))
         return [row(""), heading, *wrapped(Content(text), width - 1, first="  │ ", rest="  │ ")]
-    names = {"task": "task", "decision": "told the agent", "notice": "told the agent"}
+    names = {"task": "task", "decision": "told the agent", "notice": "told the agent", "contrast": "asked to compare"}
     if not expanded:
         return [row("  ", (f"{names[said.speaker]}: ", "$faint"), (clipped(text, width - 20), "$faint"))]
     lines = [

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+from dataclasses import replace
 
 import pytest
 
 from agent import events as ev
+from agent.budget import Budget, Limits, Spent
 from agent.events import EndReason
 from agent.litellm_model import LiteLLMModel
 from agent.loop import Loop
@@ -22,6 +24,7 @@ from sandbox.isolation import best_isolation
 from sandbox.workspace import Workspace
 from tests.agent.support import make_spec, make_verdict
 from tests.servers.openai_server import Call, OpenAIServer, Reply
+from tests.servers.provider import Tokens
 
 DONE = Reply(text="There is nothing more to gain.")
 
@@ -29,7 +32,7 @@ DONE = Reply(text="There is nothing more to gain.")
 class Bench:
     """A conversation about a real workspace, and a loop over it."""
 
-    def __init__(self, folder, script, *, correct=True, secrets=None, judging=(), **limits):
+    def __init__(self, folder, script, *, correct=True, secrets=None, judging=(), budget=None, context_tokens=100_000):
         spec = make_spec(folder)
         self.server = OpenAIServer(script)
         self.workspace = Workspace.create(spec, folder / "session" / "workspace")
@@ -49,8 +52,9 @@ class Bench:
             tools,
             self.stream,
             Redactor(secrets or {}),
-            turn_limit=limits.get("turn_limit", 20),
-            context_tokens=limits.get("context_tokens", 100_000),
+            budget=Budget(Limits(**{"answers": 20, **(budget or {})}), Spent()),
+            contrast=True,
+            context_tokens=context_tokens,
         )
 
     async def run(self):
@@ -169,9 +173,56 @@ async def test_a_full_context_ends_the_run_before_it_is_sent(make):
 
 async def test_the_turn_limit_ends_the_run(make):
     read = Reply(calls=[Call("Read", {"file_path": "shifted.py"})])
-    bench = make([read, read, read], turn_limit=2)
+    bench = make([read, read, read], budget={"answers": 2})
     assert (await bench.run()).reason == EndReason.TURN_LIMIT
     assert len(bench.server.requests) == 2
+
+
+@pytest.mark.parametrize(
+    ("budget", "reason", "said"),
+    [
+        ({"tokens": 250}, EndReason.TOKEN_LIMIT, "of 250 tokens"),
+        ({"dollars": 1.0}, EndReason.COST_LIMIT, "no known price"),
+    ],
+)
+async def test_a_limit_of_tokens_or_money_ends_the_run_before_the_next_question(make, budget, reason, said):
+    read = Reply(calls=[Call("Read", {"file_path": "shifted.py"})], tokens=Tokens(input=100, output=50))
+    bench = make([read] * 9, budget=budget)
+    ended = await bench.run()
+    assert ended.reason == reason
+    assert said in ended.detail
+    assert len(bench.server.requests) == (2 if reason == EndReason.TOKEN_LIMIT else 1)
+
+
+async def test_the_end_of_the_time_ends_a_call_that_goes_on(make):
+    sleep = Reply(calls=[Call("Bash", {"command": "sleep 600"})])
+    bench = make([sleep], budget={"minutes": 0.05})
+    assert (await bench.run()).reason == EndReason.TIME_LIMIT
+    assert bench.stream.state.open_calls == {}
+
+
+async def test_the_model_is_told_once_at_each_level_that_the_budget_runs_out(make):
+    read = Reply(calls=[Call("Read", {"file_path": "shifted.py"})])
+    bench = make([read] * 19 + [DONE], budget={"answers": 20})
+    await bench.run()
+    told = [m["content"] for m in bench.server.requests[-1]["messages"] if "of this run are used" in str(m["content"])]
+    assert [text.split(" answers")[0] for text in told] == ["15 of 20", "18 of 20"]
+
+
+async def test_two_variants_are_compared_once_before_the_next_attempt(make):
+    read = Reply(calls=[Call("Read", {"file_path": "shifted.py"})])
+    bench = make([read, read, DONE])
+    verdict = replace(make_verdict(ratio=4.0), source_sha256="other")
+    bench.stream.emit(ev.Attempt(attempt=2, files={}, verdict=verdict.to_json()))
+    await bench.run()
+    (shown,) = [
+        e.event
+        for e in read_events(bench.stream.writer.folder)
+        if isinstance(e.event, ev.UserMessage) and e.event.attempts
+    ]
+    assert (shown.origin, shown.attempts) == ("contrast", [1, 2])
+    assert shown.message in bench.server.requests[0]["messages"]
+    assert bench.server.requests[-1]["messages"].count(shown.message) == 1
 
 
 async def test_a_silent_model_is_nudged_twice_and_then_given_up(make):

@@ -7,6 +7,7 @@ import os
 import pytest
 
 from agent import events as ev
+from agent.budget import Budget, Limits
 from agent.context.prompts import prompt_of
 from agent.context.summary import HEAD
 from agent.context.window import ANSWER_RESERVE
@@ -60,7 +61,7 @@ class Session:
             tools,
             self.stream,
             Redactor({}),
-            turn_limit=turn_limit,
+            budget=Budget(Limits(turn_limit), self.stream.state.spent),
             context_tokens=context_tokens,
             permit=self.permit,
             files=lambda: self.now,
