@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from agent.framing import RULE as DATA_RULE
 from agent.framing import fenced
+from agent.quoting import quoted
 from agent.skills import Skills
 from agent.verdict_text import original_text
+from sandbox.capture import read_manifest
 from sandbox.task import TaskSpec
 
-_LONGEST_SOURCE = 24_000
-"""Characters of the developer's file that are quoted whole; of a longer one only the class is."""
+_MOST_NAMED = 40
+"""Inputs, attributes and parameters of a captured module that are listed at most, of each."""
+_LONGEST_VALUE = 80
 
 
 def system_message(spec: TaskSpec, skills: Skills, turn_limit: int) -> dict[str, Any]:
@@ -45,14 +48,43 @@ def opening_message(spec: TaskSpec, source: str, profile: Mapping[str, Any] | No
     mode, dtype = "train" if spec.training else "eval", spec.dtype or "as the module has it"
     facts = [
         f"Make `{spec.candidate_class}` in `{spec.candidate_file}` faster. The file now holds the original:",
-        f"\n{fenced(_quoted(source, spec.candidate_class), 'python')}\n",
+        f"\n{fenced(quoted(source, spec.candidate_class), 'python')}\n",
         f"- built and called as: {made}",
         f"- mode: {mode}; device: {spec.device}; dtype: {dtype}; precision class: {spec.precision}",
+        *_captured(spec),
         *_promises(spec),
     ]
     if profile is not None:
         facts.append(f"\nProfile of the original:\n{original_text(profile)}")
     return {"role": "user", "content": "\n".join(facts)}
+
+
+def _captured(spec: TaskSpec) -> Iterator[str]:
+    """Say what a captured call and its module were like: nothing in the source tells."""
+    if not spec.capture:
+        return
+    manifest = read_manifest(Path(spec.capture))
+    given = [_tensor(each["name"], each) for each in manifest["inputs"]]
+    plain = [f"{name}={_short(value)}" for name, value in manifest["plain"].items()]
+    held = [_tensor(name, each) for name, each in manifest["state"]["tensors"].items()]
+    set_to = [
+        f"{f'{path}.' if path else ''}{name}={_short(value)}"
+        for path, values in manifest["attributes"].items()
+        for name, value in values.items()
+    ]
+    for what, all_of in (("inputs", given + plain), ("parameters and buffers", held), ("attributes", set_to)):
+        if all_of:
+            more = f" and {len(all_of) - _MOST_NAMED} more" if len(all_of) > _MOST_NAMED else ""
+            yield f"- captured {what}: {', '.join(all_of[:_MOST_NAMED])}{more}"
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."
+
+
+def _tensor(name: str, facts: Mapping[str, Any]) -> str:
+    return f"{name} {facts['dtype']} {facts['shape']}"
 
 
 def _promises(spec: TaskSpec) -> Iterator[str]:
@@ -76,11 +108,6 @@ def _promises(spec: TaskSpec) -> Iterator[str]:
 def kernel_rules(spec: TaskSpec) -> str:
     """Return how kernels are written, what a candidate may do, and what it is held to, for whoever writes one."""
     return "\n\n".join([_kernels(spec), _rules(spec), *_promises(spec)])
-
-
-def shows_whole(source: str) -> bool:
-    """Tell whether the opening message quotes all of a candidate file with this text."""
-    return len(source) <= _LONGEST_SOURCE
 
 
 _ROLE = (
@@ -162,21 +189,3 @@ def _catalogue(skills: Skills) -> str:
         if others
         else ""
     )
-
-
-def _quoted(source: str, class_name: str) -> str:
-    """Return the source, or of a long one the class with a note on what was left out."""
-    if shows_whole(source):
-        return source.rstrip()
-    node = _class(source, class_name)
-    text = (ast.get_source_segment(source, node) if node else source) or source
-    lines = f"lines {node.lineno} to {node.end_lineno}" if node else "the beginning"
-    return f"# {lines} of {source.count(chr(10)) + 1}; Read the file for the rest\n{text[:_LONGEST_SOURCE]}"
-
-
-def _class(source: str, name: str) -> ast.ClassDef | None:
-    try:
-        nodes = ast.walk(ast.parse(source))
-    except SyntaxError:  # the judge says so, as the task's fault
-        return None
-    return next((node for node in nodes if isinstance(node, ast.ClassDef) and node.name == name), None)

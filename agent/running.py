@@ -19,7 +19,8 @@ from agent.permissions.approvals import Approvals
 from agent.permissions.desk import PermissionDesk
 from agent.permissions.modes import Rules
 from agent.permissions.rules import parse_rule
-from agent.prompt import opening_message, shows_whole, system_message
+from agent.prompt import opening_message, system_message
+from agent.quoting import shows_whole
 from agent.redact import Redactor
 from agent.session import Session
 from agent.skill_places import find_skills, project_of
@@ -214,7 +215,8 @@ class Running:
             self._stream.emit(ev.ConversationStarted(message=system, tools=schemas))
         source = self._original_source().decode(errors="replace")
         opening = opening_message(spec, self._redact(source), state.original)
-        self._stream.emit(ev.UserMessage(message=opening, origin="task"))
+        told = {**opening, "content": self._redact(opening["content"])}
+        self._stream.emit(ev.UserMessage(message=told, origin="task"))
 
     def _original_source(self) -> bytes:
         return read_blob(self._session.folder, self._stream.state.original_files[self._session.task.candidate_file])

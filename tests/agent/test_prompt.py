@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from agent.prompt import opening_message, shows_whole, system_message
+from agent.prompt import opening_message, system_message
+from agent.quoting import quoted, shows_whole
 from agent.skills import load_skills
 from tests.agent.support import MODULE, make_spec
 
@@ -65,6 +68,46 @@ def test_of_a_long_file_only_the_class_is_quoted(tmp_path):
     assert "Read the file for the rest" in text
     assert not shows_whole(long)
     assert shows_whole(MODULE)
+
+
+def test_of_a_long_file_what_the_class_uses_is_quoted_with_its_lines():
+    helpers = "SLOPE = 0.5\n\n\ndef squash(x):\n    return x * SLOPE\n\n\ndef unused(x):\n    return x\n\n\n"
+    source = "import torch\nfrom torch import nn\n\n" + helpers + "# padding\n" * 1000
+    source += "@torch.no_grad\nclass Block(nn.Module):\n    def forward(self, x):\n        return squash(x)\n"
+    text = quoted(source, "Block")
+    for piece in (
+        "import torch\n",
+        "SLOPE = 0.5",
+        "def squash(x):",
+        "@torch.no_grad\nclass Block",
+        "# lines 1 to 8 of ",
+    ):
+        assert piece in text
+    assert "unused" not in text
+    assert "padding" not in text
+
+
+def test_what_was_captured_is_told(tmp_path):
+    manifest = {
+        "schema": "warpsmith.capture/1",
+        **dict.fromkeys(("module", "class", "file", "main", "python", "refused", "next_step", "autocast"), ""),
+        **dict.fromkeys(("training", "gradients", "tf32"), False),
+        "modes": {},
+        "structure": {},
+        "dynamic": [],
+        "notes": [],
+        "grad_mode": "no_grad",
+        "init_missing": "",
+        "plain": {"mask": None},
+        "attributes": {"": {"variance_epsilon": 1e-06}, "act": {"inplace": False}},
+        "inputs": [{"name": "x", "dtype": "float32", "shape": [4, 256]}],
+        "state": {"tensors": {"weight": {"dtype": "float32", "shape": [256]}}, "baked": {}, "ties": [], "copied": True},
+    }
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    text = opening_message(make_spec(tmp_path).with_changes(capture=str(tmp_path)), MODULE)["content"]
+    assert "captured inputs: x float32 [4, 256], mask=None\n" in text
+    assert "captured parameters and buffers: weight float32 [256]\n" in text
+    assert "captured attributes: variance_epsilon=1e-06, act.inplace=False" in text
 
 
 @pytest.mark.parametrize("training", [True, False])
