@@ -76,10 +76,10 @@ def _span(statement: ast.stmt) -> tuple[int, int]:
 
 
 def _joined(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return spans in order, those that touch or have one line between them as one."""
+    """Return spans in order, those with no more than two lines between them as one."""
     joined: list[tuple[int, int]] = []
     for first, last in sorted(spans):
-        if joined and first <= joined[-1][1] + 2:
+        if joined and first <= joined[-1][1] + 3:
             joined[-1] = (joined[-1][0], max(last, joined[-1][1]))
         else:
             joined.append((first, last))
