@@ -75,6 +75,14 @@ class Land(Command):
 
 
 @dataclass(frozen=True)
+class Measure(Command):
+    """Judge an attempt in full once more, on fresh samples."""
+
+    type: ClassVar[str] = "measure"
+    attempt: int
+
+
+@dataclass(frozen=True)
 class Undo(Command):
     """Take back a landing, exactly; with ``partly`` what can be of it, where files were edited since."""
 
@@ -125,6 +133,7 @@ _TYPES: dict[str, type[Command]] = {
         AcceptHunk,
         RejectHunk,
         Land,
+        Measure,
         Undo,
         Redo,
         AnswerPermission,

@@ -134,6 +134,8 @@ class Engine:
                     self._stream.emit(ev.HunkRejected(attempt=attempt, file=file, hunk=hunk, reason=reason))
             case cmd.Land(attempt=attempt, commit=commit, faster=faster):
                 self._do(self._desk.land(attempt, commit=commit, faster=faster))
+            case cmd.Measure(attempt=attempt):
+                self._do(self._measure(attempt))
             case cmd.Undo(landing=landing, partly=partly):
                 self._do(self._desk.undo(landing, partly=partly))
             case cmd.Redo(landing=landing):
@@ -156,6 +158,12 @@ class Engine:
         self._running.stop(Ended(EndReason.INTERRUPTED))
         for chore in self._chores:
             chore.cancel()
+
+    async def _measure(self, attempt: int) -> None:
+        judged = self._state.attempt(attempt)
+        if judged is None:
+            raise LandingRefused(f"There is no attempt {attempt}.")
+        await self._running.judging.attempt(self._stream.files(judged.files), "full")
 
     def _do(self, work: Coroutine[Any, Any, None]) -> None:
         """Do a landing or an undo beside everything else, one at a time."""

@@ -215,7 +215,9 @@ class Running:
             self._stream.emit(ev.ConversationStarted(message=system, tools=schemas))
         source = self._original_source().decode(errors="replace")
         opening = opening_message(spec, self._redact(source), state.original)
-        told = {**opening, "content": self._redact(opening["content"])}
+        of_search = (self._session.search or {}).get("told", "")
+        text = "\n\n".join(filter(None, (opening["content"], of_search)))
+        told = {**opening, "content": self._redact(text)}
         self._stream.emit(ev.UserMessage(message=told, origin="task"))
 
     def _original_source(self) -> bytes:

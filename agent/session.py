@@ -39,7 +39,7 @@ class Session:
     """What ``session.json`` says. ``created`` is Unix time; ``device`` the kind, ``cpu`` or ``cuda``.
 
     ``search`` is there where the session is one agent's of a search: its ``folder``, and the ``base``
-    (``{"session", "attempt"}``, or null) that its workspace begins as.
+    (``{"session", "attempt"}``, or null) that its workspace begins as, and what the agent is ``told`` after the task.
     """
 
     folder: Path

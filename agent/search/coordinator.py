@@ -7,6 +7,7 @@ import json as json_module
 import signal
 import sys
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from agent import commands as cmd
@@ -20,9 +21,12 @@ from agent.search.record import Member, Record
 from agent.search.siblings import folded
 from agent.search.telling import first_words, summary
 from agent.session import create_session
+from agent.settings import Settings
 from agent.state import Judged
 from sandbox.errors import ExitCode
 
+REMEASURED = 3
+"""How many attempts are measured anew at the end at most: one that falls back makes another one the best."""
 _UNDONE = (EndReason.INTERRUPTED, LOST)
 """Ends after which a session goes on when its search is resumed."""
 
@@ -50,6 +54,7 @@ class _Search:
         try:
             for number in range(1, self._record.rounds + 1):
                 await self._round(number)
+            await self._measure_best()
             if land == "full-pass":
                 unlanded = await self._land(commit=commit)
         except asyncio.CancelledError:
@@ -74,20 +79,18 @@ class _Search:
     def _begin(self, number: int, agent: int, best: tuple[Member, Judged] | None) -> Member:
         record = self._record
         model = record.models[(agent - 1) % len(record.models)] if record.models else record.settings.model
-        turns = max(1, record.settings.turn_limit // (record.agents * record.rounds))
         base = {"session": str(best[0].session), "attempt": best[1].attempt} if best else None
-        search: dict[str, Any] = {"folder": str(record.folder), "base": base}
-        settings = replace(record.settings, model=model, turn_limit=turns)
-        session = create_session(record.task, settings, settings.home, search)
         idea = idea_for(agent, number, record.task.device, record.ideas)
-        member = Member(number, agent, session, model, idea, first_words(record, agent, idea, best), base)
+        told = first_words(record, agent, idea, best)
+        search: dict[str, Any] = {"folder": str(record.folder), "base": base, "told": told}
+        settings = replace(_shared_out(record), model=model)
+        session = create_session(record.task, settings, settings.home, search)
+        member = Member(number, agent, session, model, idea, base)
         record.add(member)
         return member
 
     async def _let_run(self, member: Member) -> None:
-        state = folded(member.session)
-        first = cmd.Run() if state.messages or state.steering else cmd.Steer(text=member.message)
-        ended = await drive(member.session, [first], (ev.RunEnded,), lambda e, line: self._tell(member, e, line))
+        ended = await drive(member.session, [cmd.Run()], (ev.RunEnded,), lambda e, line: self._tell(member, e, line))
         self._record.end(member, ended.reason if isinstance(ended, ev.RunEnded) else LOST)
 
     def _tell(self, member: Member, event: ev.Event, line: str) -> None:
@@ -105,6 +108,16 @@ class _Search:
         owners = {id(j): (m, j) for m in self._record.members for j in folded(m.session).judged}
         best = best_of([judged for _, judged in owners.values()])
         return owners[id(best)] if best else None
+
+    async def _measure_best(self) -> None:
+        """Measure the best attempt in full on fresh samples: the best of many may only have been the luckiest."""
+        measured: set[str] = set()
+        while (best := self._best()) and best[1].verdict.source_sha256 not in measured and len(measured) < REMEASURED:
+            member, judged = best
+            measured.add(judged.verdict.source_sha256)
+            ends = (ev.Attempt, ev.LandingRefusedEvent)
+            measure = cmd.Measure(attempt=judged.attempt)
+            await drive(member.session, [measure], ends, partial(self._tell, member))
 
     def _given_up(self, agent: int) -> bool:
         """Whether an agent's model or engine failed in an earlier round: it takes no part any more."""
@@ -132,3 +145,15 @@ class _Search:
         ends = (ev.Landed, ev.LandingRefusedEvent)
         ended = await drive(member.session, [land], ends, lambda e, line: self._tell(member, e, line))
         return [] if isinstance(ended, ev.Landed) else [narration(ended) if ended else "the engine was lost"]
+
+
+def _shared_out(record: Record) -> Settings:
+    """Return the settings of one session: agents and rounds share answers, tokens and dollars, and rounds the time."""
+    settings, parts = record.settings, record.agents * record.rounds
+    return replace(
+        settings,
+        turn_limit=max(1, settings.turn_limit // parts),
+        token_limit=max(1, settings.token_limit // parts) if settings.token_limit else 0,
+        cost_limit_usd=settings.cost_limit_usd / parts,
+        time_limit_minutes=settings.time_limit_minutes / record.rounds,
+    )

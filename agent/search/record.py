@@ -29,7 +29,6 @@ class Member:
     session: Path
     model: str
     idea: str
-    message: str
     base: dict[str, Any] | None = None
 
 

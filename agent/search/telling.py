@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from agent.framing import as_data, fenced
 from agent.outcome import best_line
 from agent.search.record import Member, Record
 from agent.search.siblings import folded
@@ -24,7 +25,7 @@ def first_words(record: Record, agent: int, idea: str, best: tuple[Member, Judge
         member, judged = best
         said.append(
             f"Your workspace does not hold the original but the best so far, from agent {member.agent} in round {member.round}; "
-            f"Read its files before you change them.\n{verdict_text(judged.verdict, judged.attempt)}"
+            f"Read its files before you change them.\n{fenced(as_data(verdict_text(judged.verdict, judged.attempt)))}"
         )
         found = [f"agent {m.agent}, round {m.round} ({m.idea}): {best_line(folded(m.session))}" for m in record.members]
         said.append("What the agents found so far:\n" + "\n".join(found))

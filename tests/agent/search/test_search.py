@@ -61,16 +61,20 @@ def test_agents_differ_the_best_is_carried_forward_and_cheats_and_failures_are_n
         session = open_session(rounds[2, agent].session)
         assert (session.workspace / FILE).read_text() == KERNEL
         assert session.settings.turn_limit == 4
+        assert not folded(session.folder).words
         assert FILE not in folded(session.folder).original_files
+    measured = folded(rounds[1, 1].session).judged
+    assert len(measured) > 1
+    assert measured[-1].verdict.tier == "full"
     assert "model_error" in capsys.readouterr().out
 
 
 def test_all_models_fail_is_3_and_the_search_is_kept(tmp_path):
     with OpenAIServer([answer] * 10) as server:
         settings = make_settings(tmp_path, model="openai/test", api_base=server.base_url)
-        record = create_record(make_spec(tmp_path), settings, agents=2, rounds=2, ideas=["BROKEN"], models=[])
+        record = create_record(make_spec(tmp_path), settings, agents=1, rounds=2, ideas=["BROKEN"], models=[])
         assert run_search(record) == ExitCode.ENVIRONMENT
-    assert len(find_record(settings.home, record.id).members) == 2
+    assert len(find_record(settings.home, record.id).members) == 1
 
 
 @pytest.mark.parametrize(("tier", "reward", "known"), [("quick", 3, True), ("full", 3, False), ("quick", None, False)])
@@ -80,7 +84,7 @@ def test_the_same_code_laid_out_anew_has_its_siblings_settled_quick_verdict(tmp_
     search = {"folder": str(record.folder), "base": None}
     first, second = (create_session(spec, settings, settings.home, search) for _ in range(2))
     for agent, session in enumerate((first, second), 1):
-        record.add(Member(1, agent, session, "", "", ""))
+        record.add(Member(1, agent, session, "", ""))
     code = {FILE: KERNEL.encode(), "shifted.py": CANDIDATE.encode()}
     verdict = replace(make_verdict(tier=tier, reward=reward), source_sha256=likeness(code))
     writer = SessionWriter(first)
