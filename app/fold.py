@@ -90,6 +90,11 @@ def _user_message(state: SessionState, event: events.UserMessage, time: float) -
             state.touch(index)
 
 
+def _compacted(state: SessionState, event: events.Compacted, time: float) -> None:
+    said = f"{event.tokens_before:,} to about {event.tokens_after:,} tokens; what was left out is kept with the session"
+    state.add(Notice(time, "info", "Conversation shortened", said))
+
+
 def _model_turn(state: SessionState, event: events.ModelTurn, time: float) -> None:
     state.turn += 1
     state.drop_live()
@@ -344,6 +349,7 @@ _HANDLERS: dict[type[events.Event], Callable[[SessionState, Any, float], None]] 
     events.RunStarted: _run_started,
     events.RunEnded: _run_ended,
     events.UserMessage: _user_message,
+    events.Compacted: _compacted,
     events.ModelTurn: _model_turn,
     events.ModelRetry: _model_retry,
     events.ToolStarted: _tool_started,

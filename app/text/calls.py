@@ -186,6 +186,7 @@ _SUMMARIES: dict[str, Callable[[dict[str, Any]], str]] = {
     ),
     "Glob": lambda a: f"{a.get('pattern', '')} {a.get('path', '')}",
     "Grep": lambda a: f"{json.dumps(a.get('pattern', ''))} {a.get('path', '')}",
+    "Recall": lambda a: f"{a.get('reference', '')} {a.get('text', '')}".rstrip(),
     "TodoWrite": _plan,
     "Check": lambda a: str(a.get("tier", "")),
     "Profile": lambda _: "the original",

@@ -200,3 +200,14 @@ def test_a_task_that_is_there_waits_for_the_developer_and_for_nothing_else() -> 
     [steps] = state.blocks
     assert isinstance(steps, Steps)
     assert [step.text for step in steps.steps] == ["loading net:ScaleNorm", LOADED]
+
+
+def test_limits_and_a_shortened_conversation_are_said() -> None:
+    state = SessionState()
+    fold(state, events.RunStarted(turn_limit=9, budget={"tokens": 50_000, "minutes": 1.5}), n=1)
+    fold(state, events.Compacted(messages=[], tokens_before=90_000, tokens_after=30_000), n=2)
+    started, shortened = state.blocks
+    assert isinstance(started, Notice)
+    assert started.detail == "up to 9 turns, 50,000 tokens, 1.5 minutes"
+    assert isinstance(shortened, Notice)
+    assert "90,000 to about 30,000 tokens" in shortened.detail
