@@ -26,6 +26,9 @@ class Judge:
         self.stream = stream
         self.rewards = rewards
 
+    def known_to_sibling(self, files: Mapping[str, bytes], tier: Tier) -> None:  # noqa: ARG002 - as the real one
+        """Say that the session has no siblings."""
+
     async def attempt(self, files: Mapping[str, bytes], tier: Tier, call_id: str | None = None) -> Judged:
         hashes = {path: self.stream.blob(content) for path, content in files.items()}
         verdict = make_verdict(tier=tier, reward=self.rewards.pop(0)).to_json()
