@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from typing import Any
 
 from agent import events as ev
 from agent.budget import OVER, Budget, Limits
@@ -22,6 +24,7 @@ from agent.permissions.rules import parse_rule
 from agent.prompt import opening_message, system_message
 from agent.quoting import shows_whole
 from agent.redact import Redactor
+from agent.seen import files_seen
 from agent.session import Session
 from agent.skill_places import find_skills, project_of
 from agent.state import CUT_OFF
@@ -203,7 +206,8 @@ class Running:
         self.close_open_calls(f"{CUT_OFF} before this was done.")
         if self._resumed:
             self._resumed = False
-            self._notice(SHELL_LOST)
+            if not any(message["content"] == SHELL_LOST for message in _unanswered(state.messages)):
+                self._notice(SHELL_LOST)
         elif not state.steering and state.messages[-1]["role"] == "assistant":
             self._notice(GO_ON)
 
@@ -224,11 +228,13 @@ class Running:
         return read_blob(self._session.folder, self._stream.state.original_files[self._session.task.candidate_file])
 
     def _note_what_is_shown(self, hands: WorkspaceTools) -> None:
-        """Let the file tools know that the opening message holds the whole candidate file, where it does."""
+        """Let the file tools know what the model saw: the candidate file if the opening has it whole, and earlier reads."""
         content = self._original_source()
         source = content.decode(errors="replace")
         if shows_whole(source) and self._redact(source).encode() == content:
             hands.files.saw(self._session.task.candidate_file, content)
+        for path, when in files_seen(read_events(self._session.folder)).items():
+            hands.files.saw_before(path, when)
 
     def _notice(self, text: str) -> None:
         self._stream.emit(ev.UserMessage(message={"role": "user", "content": text}, origin="notice"))
@@ -272,3 +278,8 @@ class Running:
             self.stop(Ended(reason, str(error)))
         else:
             self._stream.emit_anyway(ev.ErrorEvent(what=error.what, where=error.where, next_step=error.next_step))
+
+
+def _unanswered(messages: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield the messages after the model's last answer, latest first."""
+    return itertools.takewhile(lambda message: message["role"] != "assistant", reversed(messages))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from pathlib import PurePosixPath
 from typing import Any
@@ -87,6 +88,14 @@ class Files:
     def saw(self, path: str, content: bytes) -> None:
         """Take note that the model has seen the whole of a file elsewhere; ``path`` is relative to the workspace."""
         self._seen[path] = _digest(content)
+
+    def saw_before(self, file_path: str, when: float) -> None:
+        """Take note that the model saw a file at a Unix time; one that was changed since, or is gone, it has not seen."""
+        with contextlib.suppress(ToolProblem, OSError):
+            path = self._places.relative(file_path)
+            changed = (self._places.workspace.folder / path).lstat().st_ctime  # which nobody can set back
+            if changed <= when:
+                self.saw(path, self._places.read(path))
 
     def read(self, file_path: str, offset: int = 1, limit: int = DEFAULT_LINES) -> ToolResult:
         """Show numbered lines of a text file."""

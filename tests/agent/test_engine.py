@@ -140,6 +140,56 @@ def test_a_kill_in_the_middle_of_a_tool_gives_the_call_a_result_on_resuming(sess
         state.apply(item.event)
 
 
+@pytest.mark.parametrize("changed", [False, True])
+def test_what_the_model_saw_before_a_kill_counts_as_seen_unless_it_was_changed(session, changed):
+    write = ("Write", {"file_path": "./kernels/a.cpp", "content": "// a"})
+    hang = ("Bash", {"command": "test -e slept || { touch slept; sleep 99; }"})
+    folder = session(make_turn("", write, hang), make_turn("", write), DONE, DONE)
+    with EngineProcess(folder) as engine:
+        engine.send(cmd.Run())
+        while not (folder / "workspace" / "slept").exists():
+            time.sleep(0.05)
+        engine.process.kill()
+    if changed:
+        (folder / "workspace" / "kernels" / "a.cpp").write_text("// by another hand")
+    with EngineProcess(folder) as engine:
+        engine.send(cmd.Run())
+        engine.wait_for(ev.RunEnded, finished)
+    done = [item.event for item in read_events(folder) if isinstance(item.event, ev.ToolFinished)]
+    assert [event.ok for event in done if event.name == "Write"] == [True, not changed]
+
+
+def test_killed_again_and_again_and_in_the_middle_of_a_line_it_tells_everything_once(session):
+    folder = session(DONE, DONE, DONE, replay_delay=2.0)
+    for before in (cmd.Steer("use float4"), cmd.Run(), cmd.Run()):
+        with EngineProcess(folder) as engine:
+            engine.send(before)
+            engine.wait_for(ev.Delta)
+            engine.process.kill()
+        with (folder / "events.jsonl").open("ab") as file:
+            file.write(b'{"n": 99, "type": "user_message", "message": {"role": "us')
+    with EngineProcess(folder) as engine:
+        engine.send(cmd.Run())
+        engine.wait_for(ev.RunEnded, finished)
+    told = [m["content"] for m in folded(folder).messages if m["role"] == "user"]
+    assert sum("use float4" in text for text in told) == 1
+    lines = (folder / "events.jsonl").read_text().splitlines()
+    assert [json.loads(line)["n"] for line in lines] == list(range(1, len(lines) + 1))
+
+
+def test_it_is_said_once_that_the_shell_is_a_new_one_until_the_model_answers(session):
+    folder = session(make_turn("", ("Glob", {"pattern": "*"})), DONE, DONE, replay_delay=2.0)
+    for turn in (2, 2):
+        with EngineProcess(folder) as engine:
+            engine.send(cmd.Run())
+            engine.wait_for(ev.Delta, lambda event, turn=turn: event.turn == turn)
+            engine.process.kill()
+    with EngineProcess(folder) as engine:
+        engine.send(cmd.Run())
+        engine.wait_for(ev.RunEnded, finished)
+    assert sum("The session was resumed" in m["content"] for m in folded(folder).messages) == 1
+
+
 def test_interrupting_an_answer_ends_the_run_and_the_next_run_goes_on(session):
     folder = session(DONE, DONE, replay_delay=3.0)
     with EngineProcess(folder) as engine:
