@@ -93,7 +93,9 @@ class Files:
         """Take note that the model saw a file at a Unix time; one that was changed since, or is gone, it has not seen."""
         with contextlib.suppress(ToolProblem, OSError):
             path = self._places.relative(file_path)
-            changed = (self._places.workspace.folder / path).lstat().st_ctime  # which nobody can set back
+            changed = (
+                (self._places.workspace.folder / path).lstat().st_mtime
+            )  # not ctime: a shell's cell changes owners
             if changed <= when:
                 self.saw(path, self._places.read(path))
 

@@ -55,13 +55,15 @@ def _outcome(folder: Path) -> dict[str, Any]:
             name_and_arguments = asked[item.event.call_id]
             if name_and_arguments in planned:
                 calls[f"step {step} call {planned.index(name_and_arguments)}"] = item.event.ok
-    attempts = [[dict(j.files), j.verdict.tier, j.verdict.correct] for j in state.judged]
+    verdicts = [[j.verdict.source_sha256, j.verdict.tier, j.verdict.correct] for j in state.judged]
+    files = [dict(j.files) for j in state.judged]
     return {
         "steps": list(dict.fromkeys(order)),
         "order of steps": order == sorted(order),
         "calls": dict(sorted(calls.items())),
-        "attempts": [each for n, each in enumerate(attempts) if each not in attempts[:n]],
-        "best attempts": dict(state.best.files) if state.best else None,
+        "files of attempts": [each for n, each in enumerate(files) if each not in files[:n]],
+        "verdicts": [each for n, each in enumerate(verdicts) if each not in verdicts[:n]],
+        "best attempts": state.best.verdict.source_sha256 if state.best else None,
         "plans": state.todo,
         "landings": len(state.landings),
     }

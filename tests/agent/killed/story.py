@@ -22,6 +22,8 @@ from agent.store import read_blob, read_events
 from tests.agent.test_end_to_end import CANDIDATE, FILE, KERNEL
 from tests.servers.provider import Call, Reply, Scripted
 
+REMARK = "    # in one pass over memory\n"
+COMMENTED = CANDIDATE.replace("    def __init__", f"{REMARK}\n    def __init__")
 WRONG = KERNEL.replace("y * y - in[i]", "y * y + in[i]")
 MODULE_FILE = "shifted.py"
 STEER = "Try it without the clamp as well."
@@ -32,7 +34,7 @@ STEPS: Mapping[int, Sequence[Call]] = {
     1: [Call("Read", {"file_path": MODULE_FILE}), Call("Glob", {"pattern": "*"})],
     2: [
         Call("Write", {"file_path": FILE, "content": KERNEL}),
-        Call("Write", {"file_path": MODULE_FILE, "content": CANDIDATE}),
+        Call("Write", {"file_path": MODULE_FILE, "content": COMMENTED}),
     ],
     3: [Call("Check", {"note": "one pass"})],
     4: [Call("Bash", {"command": "sleep 0.6; echo slept > notes.txt; cat notes.txt"})],
@@ -129,7 +131,7 @@ class Developer:
         if step >= 4 and STEER not in steered:
             yield "steer", cmd.Steer(STEER)
         if step >= 5 and not state.decisions:
-            yield "reject", cmd.RejectHunk(1, MODULE_FILE, self._docstring(state), REASON)
+            yield "reject", cmd.RejectHunk(1, MODULE_FILE, self._remark(state), REASON)
         if not ends or (asked >= 0 and max(ends) < asked):
             yield "run", cmd.Run()
         elif asked >= 0:
@@ -139,14 +141,14 @@ class Developer:
         else:
             yield "land", cmd.Land(1)
 
-    def _docstring(self, state: SessionState) -> str:
-        """Return the hunk of attempt 1 that changes nothing but words."""
+    def _remark(self, state: SessionState) -> str:
+        """Return the hunk of attempt 1 that is a comment: without it the code, and so the best attempt, stays the same."""
         old, new = (
             {path: read_blob(self._folder, content) for path, content in files.items()}
             for files in (state.original_files, state.judged[0].files)
         )
         found = (hunk for hunk in hunks(old, new) if hunk.file == MODULE_FILE)
-        return next(hunk.id for hunk in found if any("in one pass" in line for line in hunk.new_lines))
+        return next(hunk.id for hunk in found if REMARK in hunk.new_lines)
 
 
 def _finished(event: ev.RunEnded) -> bool:
