@@ -26,7 +26,11 @@ OVER = tuple(_ENDS.values())
 
 @dataclass(frozen=True)
 class Spent:
-    """What a session's answers have cost: dollars are those of answers with a price, ``unpriced`` counts the others."""
+    """What a session has cost.
+
+    ``dollars`` are those of answers with a price; ``unpriced`` counts those without one that a provider counted tokens of: a
+    replayed answer costs nothing.
+    """
 
     answers: int = 0
     tokens: int = 0
@@ -39,7 +43,7 @@ class Spent:
             self.answers + 1,
             self.tokens + turn.usage.get("total_tokens", 0),
             self.dollars + (turn.cost_usd or 0.0),
-            self.unpriced + (turn.cost_usd is None),
+            self.unpriced + (turn.cost_usd is None and bool(turn.usage)),
         )
 
 

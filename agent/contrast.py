@@ -8,16 +8,16 @@ are the judge's, and the choice is the same whenever it is made from the same at
 from __future__ import annotations
 
 import difflib
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from agent.ranking import best_of
 from agent.state import Judged
 
 LEAST_ATTEMPTS = 2
 """Contrast begins past the second attempt: before it there is nothing to compare."""
-_BUCKET = math.log(1.1)
-"""Width of a bucket of score, in the logarithm of the ratio to eager: within 10 % two variants are equally fast."""
+CLEARLY = 1.1
+"""Variants whose ratios to eager differ by less than this factor are equally fast: of one bucket, as the paper calls it."""
 _LONGEST = 6_000
 """Characters of code that are shown, about 2,000 tokens: what the model still remembers of its variants need not be whole."""
 _CONTEXT_LINES = 2
@@ -38,39 +38,39 @@ def contrast_of(
 ) -> Contrast | None:
     """Return the two variants to compare before the next attempt, or None where there is nothing new to learn.
 
-    The faster one is the best so far; the other is the fastest of another bucket that was not compared with it yet.
+    A new best one is compared with the fastest that is clearly slower, and a new one that is clearly slower with the best: so
+    each verdict gives one comparison at most, and none where these two sources were compared before.
 
     Args:
         judged: The session's attempts, in order.
         shown: Numbers of the attempts that were compared already.
         files: Returns the bytes of an attempt's files.
     """
-    if len(judged) < LEAST_ATTEMPTS:
+    scored = {_source(each): each for each in judged if each.verdict.reward is not None and _ratio(each) > 0}
+    best = best_of(scored.values())
+    if len(judged) < LEAST_ATTEMPTS or best is None:
         return None
-    scored = _scored(judged)
-    if len(scored) < LEAST_ATTEMPTS:
+    latest = scored.get(_source(judged[-1]))
+    slower = [each for each in scored.values() if _ratio(each) * CLEARLY < _ratio(best)]
+    other = max(slower, key=_ratio, default=None) if latest is best else latest
+    if other is None or other not in slower:
         return None
-    best, *others = sorted(scored.values(), key=_ratio, reverse=True)
-    for other in others:
-        if _bucket(other) != _bucket(best) and (other.attempt, best.attempt) not in shown:
-            return Contrast((other.attempt, best.attempt), _text(other, best, files(other.files), files(best.files)))
-    return None
+    sources = {each.attempt: _source(each) for each in judged}
+    if {_source(other), _source(best)} in [{sources[number] for number in pair} for pair in shown]:
+        return None
+    return Contrast((other.attempt, best.attempt), _text(other, best, files(other.files), files(best.files)))
 
 
-def _scored(judged: Sequence[Judged]) -> dict[str, Judged]:
-    """Return the correct attempts that were timed, the last verdict of each source, by its hash."""
-    timed = (each for each in judged if each.verdict.correct and each.verdict.reward is not None and _ratio(each) > 0)
-    return {each.verdict.source_sha256 or str(each.attempt): each for each in timed}
+def _source(judged: Judged) -> str:
+    """Return what tells sources apart, whatever their comments and layout."""
+    return judged.verdict.source_sha256 or str(judged.attempt)
 
 
 def _ratio(judged: Judged) -> float:
+    """Return how many times eager a correct attempt was seen to be, or 0."""
     profile = judged.verdict.profile
-    gain = profile.speedup.get("eager") if profile else None
+    gain = profile.speedup.get("eager") if profile and judged.verdict.correct else None
     return gain.ratio if gain else 0.0
-
-
-def _bucket(judged: Judged) -> int:
-    return math.floor(math.log(_ratio(judged)) / _BUCKET)
 
 
 def _text(slower: Judged, faster: Judged, before: Files, after: Files) -> str:

@@ -45,6 +45,14 @@ from sandbox.isolation import best_isolation
 from sandbox.workspace import Workspace
 
 SHELL_LOST = "The session was resumed: the shell is a new one, and commands that ran in the background are gone."
+_MEASURED_AFTER = (
+    EndReason.FINISHED,
+    EndReason.CONTEXT_LENGTH,
+    EndReason.MODEL_ERROR,
+    EndReason.MODEL_SILENT,
+    *OVER,
+)
+"""The ends after which the best attempt is measured in full: all that neither the developer nor the machine made."""
 REMEASURED = 3
 """How many attempts are measured in full at the end at most: one that falls back makes another one the best."""
 GO_ON = "The developer asks you to go on: see whether more can be gained, or say why not."
@@ -178,7 +186,7 @@ class Running:
         )
         while True:
             ended = await loop.run()
-            if ended.reason in (EndReason.FINISHED, EndReason.CONTEXT_LENGTH, *OVER):
+            if ended.reason in _MEASURED_AFTER:
                 await self._measure_best_again()
             if ended.reason != EndReason.FINISHED or not self._steered_meanwhile:
                 return ended

@@ -5,6 +5,7 @@ Command line, then environment (``WARPSMITH_*``), then the project's ``warpsmith
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import tomllib
@@ -187,6 +188,8 @@ def _typed(key: str, value: Any, origin: str) -> Any:
         converted = kind(value)
     except (TypeError, ValueError) as error:
         raise UsageError(f"'{key}' must be a {kind.__name__}, not {value!r}.", where=origin) from error
+    if isinstance(converted, float) and not math.isfinite(converted):
+        raise UsageError(f"'{key}' must be a finite number, not {value!r}.", where=origin)
     if key == "api_base" and value and not re.match(r"https?://[^/]", value):
         raise UsageError(
             f"'api_base' must be an http or https address, not {value!r}.",
