@@ -86,6 +86,35 @@ def resume(folder: Path, *, json: bool = False, land: LandPolicy = "never", comm
     return code if code is not None else ExitCode.OK if watcher.state.best and not unlanded else ExitCode.FAILED
 
 
+def land(folder: Path, *, json: bool = False, commit: bool = False) -> ExitCode:
+    """Land the best attempt of a session, as ``run`` does with ``full-pass``; no model is asked.
+
+    Returns:
+        0 it has landed, 1 it has not, 130 interrupted, else what the engine ended with.
+    """
+    watcher = _Watcher(json=json)
+    for stored in read_events(folder):
+        watcher.state.apply(stored.event)
+    if against := _against_landing(watcher):
+        sys.stderr.write(f"not landed: {against}\n{next_line(watcher.state, folder)}\n")
+        return ExitCode.FAILED
+    done: ev.Event | None = None
+    ready = False
+    with _Engine(folder) as engine:
+        for line, event in engine.events():
+            watcher.see(line, event)
+            if isinstance(event, ev.EngineReady):
+                ready = True
+                engine.send(cmd.Land(attempt=watcher.best_attempt, commit=commit, faster=True))
+            elif ready and done is None and isinstance(event, ev.Landed | ev.LandingRefusedEvent | ev.ErrorEvent):
+                done = event
+                engine.send(cmd.Close())
+        status = engine.wait()
+    if done is None or engine.interrupted:
+        return _status(status, engine.interrupted)
+    return ExitCode.OK if isinstance(done, ev.Landed) else ExitCode.FAILED
+
+
 def lost(state: SessionState, status: int, folder: Path) -> str:
     """Return what to tell of an engine that was killed: nothing that was stored is gone."""
     killer = signal.Signals(-status).name

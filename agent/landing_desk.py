@@ -18,6 +18,9 @@ from sandbox.errors import LandingRefused
 from sandbox.task import TaskSpec
 from sandbox.verdict import Tier, Verdict
 
+_TRIES = 3
+"""So often is what lands judged, as long as its times are disturbed."""
+
 
 class LandingDesk(UndoDesk):
     """Carries out landings as well, and stores each as an event."""
@@ -46,9 +49,13 @@ class LandingDesk(UndoDesk):
         signature = (await self._judging.original())["signature"]
         verified = VerifiedInputs.of(self._spec, signature, original[self._spec.candidate_file], proof.verdict.verify)
         form = landed_form(self._spec, original, files, proof.verdict, verified)
-        verdict = await self._judging.landed(files, form)
+        verdict = await self._judged_as_it_lands(files, form)
         if against := refusal(verdict, faster=faster):
-            raise _refused(against, verdict, judged.attempt)
+            raise (
+                self._busy(verdict, judged.attempt)
+                if _disturbed(verdict)
+                else _refused(against, verdict, judged.attempt)
+            )
         changes = plan(self._spec, original, files, verdict, verified)
         kept = kept_of(self._spec, changes, verdict, self._project, self._stream.writer.folder.name)
         changes += noted(self._project, kept.name, lines_for(kept))
@@ -59,9 +66,28 @@ class LandingDesk(UndoDesk):
             files=[self._journal.entry(change) for change in changes],
             partial=bool(rejected),
             verdict=verdict.to_json(),
-            notes=list(place.notes) if place else [],
+            notes=[*untimed(verdict), *(place.notes if place else ())],
         )
         self._write(changes, landed, place, landing_message(kept, verdict))
+
+    async def _judged_as_it_lands(self, files: Mapping[str, bytes], form: Mapping[str, bytes]) -> Verdict:
+        """Return a full verdict of the landed form; one whose times were disturbed is tried again."""
+        verdict = await self._judging.landed(files, form)
+        for number in range(2, _TRIES + 1):
+            if not _disturbed(verdict):
+                break
+            text = f"the machine was busy: judging what lands again ({number} of {_TRIES})"
+            self._stream.emit(ev.StageEvent(part="profile", text=text))
+            verdict = await self._judging.landed(files, form)
+        return verdict
+
+    def _busy(self, verdict: Verdict, attempt: int) -> LandingRefused:
+        """Return the refusal of what could not be timed, and has to be seen to be faster."""
+        what = (
+            f"The machine was busy {_TRIES} times over, so it could not be timed; nothing was written. {verdict.reason}"
+        )
+        next_step = f"Try again when it is quieter: warpsmith sessions land {self._stream.writer.folder}"
+        return LandingRefused(what, where=f"attempt {attempt}", next_step=next_step)
 
     async def _proof(self, files: Mapping[str, bytes]) -> Judged:
         """Return a verdict of exactly these files in the workspace's form, judging them if there is none.
@@ -87,6 +113,17 @@ def refusal(verdict: Verdict, *, faster: bool) -> str:
     if faster and verdict.reward not in (2, 3):
         return "In the form in which it lands it was not seen to be faster than eager"
     return ""
+
+
+def untimed(verdict: Verdict) -> list[str]:
+    """Return what has to be said of a landing whose landed form is correct and has no time that can be trusted."""
+    if verdict.reward is not None:
+        return []
+    return [f"It is correct as it landed; how fast it is was not measured. {verdict.reason}"]
+
+
+def _disturbed(verdict: Verdict) -> bool:
+    return verdict.correct and verdict.profile is not None and bool(verdict.profile.disturbed)
 
 
 def _refused(what: str, verdict: Verdict, attempt: int) -> LandingRefused:

@@ -156,7 +156,10 @@ def _remeasure(verdict: Verdict) -> str:
     if verdict.profile is None:
         return ""
     if verdict.profile.disturbed:
-        return "The times were disturbed from outside, so there is no reward; change nothing for it. Check again."
+        return (
+            "The times were disturbed from outside, so there is no reward; change nothing for it. The same tier measures "
+            "these files anew, without remeasure. Check again."
+        )
     if verdict.correct and (name := undecided(verdict.profile)):
         more = (
             "Check again" if verdict.tier == "full" else "Check again, or with tier full, which draws more placements"

@@ -150,7 +150,8 @@ def _there(project: Path, name: str, elsewhere: Path | None) -> Path:
     if elsewhere is None:
         what = f"What makes the task is neither in this project nor with a session of this machine: {name}."
         next_step = (
-            f"Put it there from whoever landed it (its recording's captures/{path.name}), or land the module anew."
+            f"Recordings stay with their session. Put it there from whoever landed it (its recording's captures/{path.name}), "
+            "or record the calls again (warpsmith hotspots) and land the module anew."
         )
         raise UsageError(what, where=str(path), next_step=next_step)
     return elsewhere

@@ -14,6 +14,7 @@ import argparse
 import dataclasses
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -115,7 +116,7 @@ def _list(project: Path, entries: dict[str, Kept], settings: Settings, *, as_jso
     elif not found:
         print(f"Nothing has landed in {project}.")
     else:
-        print("\n".join(line for each in found for line in _lines(each)))
+        print("\n".join([*(line for each in found for line in _lines(each)), *_asked(found, settings)]))
     return ExitCode.OK
 
 
@@ -123,7 +124,7 @@ def _check(project: Path, chosen: list[Kept], settings: Settings, options: argpa
     told, codes = [], []
     for kept in chosen:
         before = _standing(project, kept, settings)
-        print(f"landed   {kept.name}: {before.state}", file=sys.stderr)
+        print(f"landed   {kept.name}: {before.state}", *_asked([before], settings), sep="\n", file=sys.stderr)
         python, device = _machine(kept, settings)
         try:
             verdict = judge_again(project, kept, settings, python, device, narrate)
@@ -206,6 +207,18 @@ def _lines(each: Standing) -> list[str]:
         f"           then {told}  ({where}, torch {kept.environment.get('torch', '?')})",
     ]
     return lines + [f"           {reason}" for reason in each.reasons]
+
+
+def _asked(found: Sequence[Standing], settings: Settings) -> list[str]:
+    """Say whose versions a stale landing was compared with: the interpreter may not be the project's."""
+    if not any(each.state == "stale" for each in found):
+        return []
+    try:
+        python = find_interpreter(settings.python)
+    except EnvironmentFault:
+        return []
+    whose = "Warpsmith's own interpreter" if python.parent == Path(sys.executable).parent else "the interpreter"
+    return [f"asked {whose}, {python}; --python, or an active environment, names the project's"]
 
 
 def _judged(before: Standing, verdict: Verdict) -> str:

@@ -1,8 +1,9 @@
-"""List, show, resume, export and prune sessions.
+"""List, show, resume, land, export and prune sessions.
 
 warpsmith sessions                    list them, newest first
 warpsmith sessions show SESSION       attempts, decisions and how it ended (--json: its events; --prompt N: the request of a turn)
 warpsmith sessions resume SESSION     open it in the IDE again (--headless: let the agent go on without a screen)
+warpsmith sessions land SESSION       land the best attempt without a screen, if it is faster than eager (--commit: as one commit)
 warpsmith sessions export SESSION...  as atif, messages, preferences, verl or verl-tasks: --format F [--out FILE]
 warpsmith sessions prune              delete old ones (never one that is open, or whose landing stands)
 
@@ -39,11 +40,18 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         target.add_argument("--home", metavar="DIR", default=argparse.SUPPRESS, help="where sessions are kept")
         target.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON")
     actions = parser.add_subparsers(metavar="ACTION")
-    named = {"list": list_all, "show": show, "resume": resume, "export": exporting.export, "prune": delete}
+    named = {
+        "list": list_all,
+        "show": show,
+        "resume": resume,
+        "land": land,
+        "export": exporting.export,
+        "prune": delete,
+    }
     for name, action in named.items():
         each = actions.add_parser(name, parents=[shared])
         each.set_defaults(action=action)
-        if name in ("show", "resume"):
+        if name in ("show", "resume", "land"):
             each.add_argument("session", metavar="SESSION", help="'last', a folder, or the beginning of an id")
         if name == "show":
             each.add_argument(
@@ -55,6 +63,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
                 "--api-base", metavar="URL", default="", help="its server, if it is not its provider's own"
             )
             each.add_argument("--headless", action="store_true", help="let the agent go on without a screen")
+        if name == "land":
+            each.add_argument("--commit", action="store_true", help="as one commit, of the landed files alone")
         if name == "export":
             exporting.add_options(each)
         if name == "prune":
@@ -116,6 +126,14 @@ def resume(options: argparse.Namespace) -> int:
 
     require_terminal(f"warpsmith sessions resume {options.session} --headless")
     return run_ide(folder)
+
+
+def land(options: argparse.Namespace) -> ExitCode:
+    """Land the best attempt of a session without a screen, and ask no model."""
+    from agent.headless import land as land_headless
+
+    folder = find_session(settings_from(options).home, options.session)
+    return land_headless(folder, json=options.json, commit=options.commit)
 
 
 def delete(options: argparse.Namespace) -> ExitCode:

@@ -103,7 +103,10 @@ def _commit(proposal: Proposal) -> str:
 def _proof(judged: Judged, *, partial: bool) -> str:
     if not partial and judged.verdict.tier == "full" and judged.verdict.reward is not None:
         return f"It was judged in full {when(judged.time, now())}."
-    first = "It is judged in full first (half a minute); if it is not correct, nothing is written."
+    first = (
+        "It is judged in full first (half a minute); if it is not correct, nothing is written. Where the machine is too "
+        "busy to time it, what is correct lands, and that is said."
+    )
     if judged.verdict.reward is None:
         return f"How fast it is was not measured: {judged.verdict.reason} {first}"
     return first

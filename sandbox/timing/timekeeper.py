@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
@@ -21,8 +21,8 @@ from sandbox.workers import Worker
 
 WORTH_A_SECOND_LOOK = 3.0
 _AGREEMENT = 1.3
-_DROPPED_PLACEMENTS = 2
-"""Drawn again for being disturbed, before a verdict is: what disturbs is often over in a moment."""
+_WAITS: Mapping[Tier, tuple[float, ...]] = {"quick": (0.0, 2.0), "full": (0.0, 1.0, 2.0, 4.0, 8.0)}
+"""Seconds before a placement that was disturbed is drawn again, one for each a verdict may draw again."""
 _PATIENCE = 2.0
 """Placements beyond a tier's number begin within so many times its measuring time."""
 
@@ -79,11 +79,16 @@ class Timekeeper:
             started = time.monotonic()
             while not placements or self._goes_on(placements, modes, started):
                 self._draw(placements, start_worker, modes, watch)
-                if placements[-1].disturbed and len(dropped) < _DROPPED_PLACEMENTS:
-                    self._progress(Stage("profile", f"drawing that placement again: {placements[-1].disturbed}"))
+                if placements[-1].disturbed and len(dropped) < len(_WAITS[self._tier]):
+                    self._wait_after(placements[-1].disturbed, _WAITS[self._tier][len(dropped)])
                     dropped.append(placements.pop())
             if dropped:
                 notes.append(f"{len(dropped)} more were disturbed, and drawn again")
+            if placements[-1].disturbed and len(placements) > self._amount.placements:
+                dropped.append(placements.pop())
+                notes.append(
+                    f"the machine stayed busy: the times rest on the {len(placements)} that were not disturbed"
+                )
             more = len(placements) - self._amount.placements
             if more > 0:
                 notes.append(f"{more} of them drawn because the others left it open whether the next reward is earned")
@@ -135,6 +140,15 @@ class Timekeeper:
         partial = {"placement": number, "of": of, f"{by}_us": round(us, 3), "speedup": found}
         told = ", ".join(f"{ratio:.2f} times {name}" for name, ratio in found.items())
         self._progress(Stage("profile", f"placement {number} of {of}: {us:.1f} us{told and f', {told}'}", partial))
+
+    def _wait_after(self, trouble: str, seconds: float) -> None:
+        """Say that a placement is drawn again, after a wait for a quieter moment; whatever disturbs is often over in one."""
+        wait = f" in {seconds:.0f} s, when the machine may be quieter" if seconds else ""
+        self._progress(Stage("profile", f"drawing that placement again{wait}: {trouble}"))
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            self._crew.check()
+            time.sleep(min(left, 0.2))
 
     def _goes_on(self, placements: list[PlacementTimes], modes: Modes, started: float) -> bool:
         """Whether another placement is needed, and there is time for it."""

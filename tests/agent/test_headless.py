@@ -11,7 +11,7 @@ import pytest
 
 from agent import events as ev
 from agent.events import EndReason
-from agent.headless import narration, resume
+from agent.headless import land, narration, resume
 from agent.session import create_session, find_session
 from agent.store import SessionWriter, read_events
 from sandbox.errors import ExitCode
@@ -127,6 +127,19 @@ def test_what_was_to_land_and_has_not_is_1_with_the_reason(tmp_path, capfd):
     assert resume(judged_before(tmp_path, reward=1), land="full-pass") == ExitCode.FAILED
     told = capfd.readouterr().out
     assert "not landed: attempt 1 was not seen to be faster than eager by a full verdict" in told
+
+
+def test_landing_later_asks_no_model_and_is_1_where_nothing_is_left_to_land(tmp_path, capfd):
+    folder = judged_before(tmp_path)
+    runs = [item for item in read_events(folder) if isinstance(item.event, ev.RunStarted)]
+    assert land(folder) == ExitCode.FAILED
+    assert "Nothing of attempt 1 is left to land" in capfd.readouterr().err
+    assert [item for item in read_events(folder) if isinstance(item.event, ev.RunStarted)] == runs
+
+
+def test_landing_later_what_is_not_faster_is_1_with_the_reason(tmp_path, capfd):
+    assert land(judged_before(tmp_path, reward=1)) == ExitCode.FAILED
+    assert "not landed: attempt 1 was not seen to be faster than eager" in capfd.readouterr().err
 
 
 def test_resuming_counts_what_was_judged_before(tmp_path, capfd):

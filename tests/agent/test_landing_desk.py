@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import resource
 import signal
+from dataclasses import replace
 
 import pytest
 
 from agent import events as ev
 from agent.landing import FileChange
 from agent.landing.commit import Commit, find_place
-from agent.landing_desk import LandingDesk, refusal
+from agent.landing_desk import LandingDesk, refusal, untimed
 from agent.state import SessionState
 from agent.store import SessionWriter, read_events
 from agent.stream import Stream
@@ -185,3 +186,29 @@ def test_a_commit_that_no_engine_lived_to_store_is_stored_by_the_next(desk, land
     assert desk._stream.state.landings[1].commit == commit.new
     assert changes[0].path.read_bytes() == b"landed"
     assert desk._journal.pending() is None
+
+
+class BusyJudge:
+    """A judge of the landed form whose first verdicts were disturbed."""
+
+    def __init__(self, busy: int) -> None:
+        self.asked, self._busy = 0, busy
+
+    async def landed(self, *_):
+        self.asked += 1
+        calm = make_verdict(tier="full")
+        profile = replace(calm.profile, disturbed="others ran")
+        return replace(calm, reward=None, profile=profile) if self.asked <= self._busy else calm
+
+
+@pytest.mark.parametrize(("busy", "asked", "reward"), [(0, 1, 3), (1, 2, 3), (9, 3, None)])
+async def test_what_lands_is_judged_again_while_the_machine_is_busy_and_no_longer(desk, busy, asked, reward):
+    desk._judging = BusyJudge(busy)
+    verdict = await desk._judged_as_it_lands({}, {})
+    assert (desk._judging.asked, verdict.reward) == (asked, reward)
+    assert bool(untimed(verdict)) == (reward is None)
+    if reward is None:
+        refused = desk._busy(verdict, 1)
+        assert "machine was busy" in refused.what
+        assert "nothing was written" in refused.what
+        assert "warpsmith sessions land" in refused.next_step

@@ -114,7 +114,7 @@ class Storm:
         """Yield what came of each strike, until all are done or the time is up."""
         unguarded = mock.patch("sandbox.trial.check_source", return_value=GuardReport(ok=True))
         # A busy machine disturbs the times; here it is enough that a verdict says so.
-        once = mock.patch("sandbox.timing.timekeeper._DROPPED_PLACEMENTS", 0)
+        once = mock.patch("sandbox.timing.timekeeper._WAITS", {"quick": (), "full": ()})
         with self._judge, unguarded, once:
             for number, strike in enumerate(strikes):
                 if time.monotonic() > deadline:

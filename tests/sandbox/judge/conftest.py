@@ -30,7 +30,7 @@ BRIEF = replace(LIMITS, full=replace(LIMITS.full, placements=1))
 def drawn_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Take what a busy machine disturbed as it is, but for tests that look at times: drawing it again is half of their time."""
     if request.node.get_closest_marker("alone") is None:
-        monkeypatch.setattr("sandbox.timing.timekeeper._DROPPED_PLACEMENTS", 0)
+        monkeypatch.setattr("sandbox.timing.timekeeper._WAITS", {"quick": (), "full": ()})
 
 
 @pytest.fixture
