@@ -68,8 +68,7 @@ def _source(judged: Judged) -> str:
 
 def _ratio(judged: Judged) -> float:
     """Return how many times eager a correct attempt was seen to be, or 0."""
-    profile = judged.verdict.profile
-    gain = profile.speedup.get("eager") if profile and judged.verdict.correct else None
+    gain = judged.verdict.over_eager if judged.verdict.correct else None
     return gain.ratio if gain else 0.0
 
 

@@ -28,9 +28,9 @@ from agent.landing_desk import LandingDesk
 from agent.loop import Ended
 from agent.running import SHELL_LOST, Running
 from agent.search.siblings import base_files
-from agent.session import Session, open_session
-from agent.state import CUT_OFF, SessionState
-from agent.store import SessionWriter, encode, read_events
+from agent.session import Session, open_session, read_state
+from agent.state import CUT_OFF
+from agent.store import SessionWriter, encode
 from agent.stream import Stream
 from sandbox.errors import EnvironmentFault, ExitCode, InternalError, LandingRefused, WarpsmithError, machine_fault
 from sandbox.workspace import Workspace
@@ -237,10 +237,8 @@ def open_stream(folder: Path, output: int) -> tuple[Session, Stream]:
         EnvironmentFault: It cannot be read or written.
     """
     session = open_session(folder)
-    writer, state = SessionWriter(folder), SessionState()
-    for stored in read_events(folder):
-        state.apply(stored.event)
-    return session, Stream(writer, output, state)
+    writer = SessionWriter(folder)
+    return session, Stream(writer, output, read_state(folder))
 
 
 async def _serve(session: Session, stream: Stream, source: int) -> None:

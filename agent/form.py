@@ -9,9 +9,9 @@ from typing import Any
 from agent.landing import VerifiedInputs, landed_form
 from agent.landing_desk import refusal
 from agent.outcome import best_line
-from agent.session import Session, open_session
+from agent.session import Session, open_session, read_state
 from agent.state import Judged, SessionState
-from agent.store import read_blob, read_events, write_atomically
+from agent.store import read_blob, write_atomically
 from sandbox.errors import LandingRefused
 from sandbox.isolation import best_isolation
 from sandbox.judge import Judge
@@ -35,9 +35,7 @@ def ready_form(folder: Path, *, faster: bool) -> tuple[Path, dict[str, str]]:
         LandingRefused: There is no correct attempt, or it does not pass in its landed form.
         TaskError, EnvironmentFault: It could not be judged.
     """
-    session, state = open_session(folder), SessionState()
-    for stored in read_events(folder):
-        state.apply(stored.event)
+    session, state = open_session(folder), read_state(folder)
     best = state.best
     if best is None:
         next_step = f"See why: warpsmith sessions show {session.id}"

@@ -18,10 +18,9 @@ from agent import commands as cmd
 from agent import events as ev
 from agent.events import EndReason
 from agent.outcome import best_line, next_line
-from agent.session import create_session, engine_command
+from agent.session import create_session, engine_command, read_state
 from agent.settings import Settings
 from agent.state import SessionState
-from agent.store import read_events
 from agent.verdict_text import original_text
 from sandbox.errors import ExitCode
 from sandbox.task import TaskSpec
@@ -59,9 +58,7 @@ def run(
 
 def resume(folder: Path, *, json: bool = False, land: LandPolicy = "never", commit: bool = False) -> ExitCode:
     """Let the agent go on in an existing session; see ``run``."""
-    watcher = _Watcher(json=json)
-    for stored in read_events(folder):
-        watcher.state.apply(stored.event)
+    watcher = _Watcher(json=json, state=read_state(folder))
     with _Engine(folder) as engine:
         engine.send(cmd.Run())
         for line, event in engine.events():
@@ -92,9 +89,7 @@ def land(folder: Path, *, json: bool = False, commit: bool = False) -> ExitCode:
     Returns:
         0 it has landed, 1 it has not, 130 interrupted, else what the engine ended with.
     """
-    watcher = _Watcher(json=json)
-    for stored in read_events(folder):
-        watcher.state.apply(stored.event)
+    watcher = _Watcher(json=json, state=read_state(folder))
     if against := _against_landing(watcher):
         sys.stderr.write(f"not landed: {against}\n{next_line(watcher.state, folder)}\n")
         return ExitCode.FAILED

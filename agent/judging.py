@@ -78,10 +78,7 @@ class Judging:
         folder = write_snapshot(dict(files), self._scratch / "candidate")
         cancel = threading.Event()
         verdict = await self._in_thread(lambda: judge.check(folder, tier, cancel=cancel), cancel)
-        hashes = {path: self._stream.blob(content) for path, content in files.items()}
-        number = len(self._stream.state.judged) + 1
-        self._stream.emit(ev.Attempt(attempt=number, files=hashes, verdict=verdict.to_json(), call_id=call_id))
-        return self._stream.state.judged[-1]
+        return self._store(files, verdict, call_id)
 
     def known_to_sibling(self, files: Mapping[str, bytes], tier: Tier) -> Sibling | None:
         """Return the verdict of the same code in another session of this one's search; see ``sibling_verdict``."""
@@ -91,9 +88,12 @@ class Judging:
         """Store a sibling's verdict as that of an attempt here, and say whose it is."""
         text = f"the same code was attempt {known.attempt} of session {known.session}: its verdict counts"
         self._stream.emit(ev.StageEvent(part="profile", text=text))
+        return self._store(files, known.verdict, call_id)
+
+    def _store(self, files: Mapping[str, bytes], verdict: Verdict, call_id: str | None) -> Judged:
         hashes = {path: self._stream.blob(content) for path, content in files.items()}
         number = len(self._stream.state.judged) + 1
-        self._stream.emit(ev.Attempt(attempt=number, files=hashes, verdict=known.verdict.to_json(), call_id=call_id))
+        self._stream.emit(ev.Attempt(attempt=number, files=hashes, verdict=verdict.to_json(), call_id=call_id))
         return self._stream.state.judged[-1]
 
     async def landed(self, files: Mapping[str, bytes], form: Mapping[str, bytes]) -> Verdict:

@@ -27,10 +27,9 @@ from agent.landing.message import undo_message
 from agent.landing.standing import is_as_landed, standing
 from agent.landing.taking_back import take_back
 from agent.landing.write import read
-from agent.session import SESSION_FILE, create_session, open_session
+from agent.session import SESSION_FILE, create_session, open_session, read_state
 from agent.settings import Settings
-from agent.state import SessionState
-from agent.store import LOCK, SessionWriter, read_events, write_atomically
+from agent.store import LOCK, SessionWriter, write_atomically
 from agent.stream import Stream
 from agent.undo_desk import UndoDesk
 from sandbox.errors import EnvironmentFault, LandingRefused, UsageError
@@ -84,7 +83,7 @@ def note_verdict(project: Path, kept: Kept, verdict: Verdict, settings: Settings
 
 def slower(verdict: Verdict) -> bool:
     """Whether a landing is slower than its original by a verdict, the whole interval."""
-    eager = verdict.profile.speedup.get("eager") if verdict.profile is not None else None
+    eager = verdict.over_eager
     return eager is not None and eager.high < 1
 
 
@@ -165,19 +164,16 @@ def _recorded(project: Path, kept: Kept, settings: Settings) -> tuple[Path, int]
     folder = _session_of(kept, settings)
     if folder is None:
         return None
-    state = SessionState()
-    for stored in read_events(folder):
-        state.apply(stored.event)
+    state = read_state(folder)
     path = str(project / kept.file)
     numbers = [n for n in state.landings_standing if any(each["path"] == path for each in state.landings[n].files)]
     return (folder, numbers[-1]) if numbers else None
 
 
 def _undo_in_session(folder: Path, landing: int, *, partly: bool) -> TakenBack:
-    state, writer = SessionState(), SessionWriter(folder)
+    writer = SessionWriter(folder)
     try:
-        for stored in read_events(folder):
-            state.apply(stored.event)
+        state = read_state(folder)
         stream = Stream(writer, os.open(os.devnull, os.O_WRONLY), state)
         desk = UndoDesk(open_session(folder).task, stream)
         desk.recover()

@@ -143,9 +143,9 @@ class Loop:
 
     def _contrast(self) -> None:
         """Ask for a comparison of earlier variants, where an attempt has made a new one possible."""
-        found = (
-            contrast_of(self._state.judged, self._state.contrasted, self._stream.files) if self._contrasting else None
-        )
+        if not self._contrasting:
+            return
+        found = contrast_of(self._state.judged, self._state.contrasted, self._stream.files)
         if found is not None:
             message = {"role": "user", "content": self._redact(found.text)}
             self._stream.emit(ev.UserMessage(message=message, origin="contrast", attempts=list(found.attempts)))

@@ -49,5 +49,5 @@ def _replaces(later: Verdict, earlier: Verdict) -> bool:
 
 
 def _rank(verdict: Verdict) -> tuple[int, float]:
-    eager = verdict.profile.speedup.get("eager") if verdict.profile else None
+    eager = verdict.over_eager
     return (verdict.reward or 0, eager.ratio if eager else 0.0)

@@ -25,7 +25,7 @@ from typing import Any
 from agent.events import FORMAT
 from agent.settings import Settings
 from agent.state import Judged, SessionState
-from agent.store import EVENTS, LOCK, write_atomically
+from agent.store import EVENTS, LOCK, read_events, write_atomically
 from sandbox.errors import EnvironmentFault, UsageError
 from sandbox.reward import FAILED
 from sandbox.task import TaskSpec
@@ -320,11 +320,23 @@ def _lines_of(path: Path, kinds: tuple[str, ...]) -> Iterator[tuple[str, dict[st
                 continue
 
 
+def read_state(folder: Path) -> SessionState:
+    """Return what a session's stored events amount to.
+
+    Raises:
+        EnvironmentFault: They cannot be read.
+    """
+    state = SessionState()
+    for stored in read_events(folder):
+        state.apply(stored.event)
+    return state
+
+
 def _best(state: SessionState) -> tuple[int | None, float | None]:
     """Return the best attempt's reward and ratio to eager."""
     if state.best is None:
         judged = any(attempt.verdict.reward is not None for attempt in state.judged)
         return (FAILED if judged else None), None
     verdict = state.best.verdict
-    eager = verdict.profile.speedup.get("eager") if verdict.profile else None
+    eager = verdict.over_eager
     return verdict.reward, eager.ratio if eager else None

@@ -301,6 +301,11 @@ class Verdict:
         parts = (self.build, self.guard, self.verify)
         return all(part is not None and part.ok for part in parts)
 
+    @property
+    def over_eager(self) -> Speedup | None:
+        """How much faster than eager the candidate is; null where it was not timed."""
+        return self.profile.speedup.get("eager") if self.profile else None
+
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form, schema ``warpsmith.verdict/1``."""
         data = asdict(self)

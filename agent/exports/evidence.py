@@ -20,8 +20,7 @@ DECISIONS = (
 
 def measured(judged: Judged) -> dict[str, Any]:
     """Return what was measured of an attempt, with the interval, the hash of what was timed, and the device."""
-    verdict, profile = judged.verdict, judged.verdict.profile
-    gain = profile.speedup.get("eager") if profile else None
+    verdict, gain = judged.verdict, judged.verdict.over_eager
     return {
         "attempt": judged.attempt,
         "tier": verdict.tier,

@@ -10,9 +10,9 @@ from typing import Any
 
 from agent import events as ev
 from agent.judging import Judging
-from agent.session import Session, open_session
-from agent.state import Judged, SessionState
-from agent.store import SessionWriter, read_events
+from agent.session import Session, open_session, read_state
+from agent.state import Judged
+from agent.store import SessionWriter
 from agent.stream import Stream
 from agent.tools.base import Tool, ToolProblem
 from agent.tools.check import check_tool
@@ -50,13 +50,10 @@ class OpenedTask:
     def __init__(self, folder: Path, client: str) -> None:
         self.session: Session = open_session(folder)
         self.busy = asyncio.Lock()
-        state = SessionState()
         writer = SessionWriter(folder)
         try:
-            for stored in read_events(folder):
-                state.apply(stored.event)
             self._nowhere = os.open(os.devnull, os.O_WRONLY)
-            self.stream = Stream(writer, self._nowhere, state)
+            self.stream = Stream(writer, self._nowhere, read_state(folder))
             self.workspace = Workspace.open(self.session.task, self.session.workspace)
             self._begin(client)
         except BaseException:

@@ -18,9 +18,8 @@ from agent.ranking import best_of
 from agent.search.driving import LOST, drive
 from agent.search.ideas import idea_for
 from agent.search.record import Member, Record
-from agent.search.siblings import folded
 from agent.search.telling import first_words, summary
-from agent.session import create_session
+from agent.session import create_session, read_state
 from agent.settings import Settings
 from agent.state import Judged
 from sandbox.errors import ExitCode
@@ -105,7 +104,7 @@ class _Search:
 
     def _best(self) -> tuple[Member, Judged] | None:
         """Return the best attempt of all sessions, by the rule of one session."""
-        owners = {id(j): (m, j) for m in self._record.members for j in folded(m.session).judged}
+        owners = {id(j): (m, j) for m in self._record.members for j in read_state(m.session).judged}
         best = best_of([judged for _, judged in owners.values()])
         return owners[id(best)] if best else None
 

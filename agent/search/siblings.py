@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent.search.record import read_record
-from agent.session import Session
-from agent.state import Judged, SessionState, settled
-from agent.store import read_blob, read_events
+from agent.session import Session, read_state
+from agent.state import Judged, settled
+from agent.store import read_blob
 from sandbox.errors import UsageError
 from sandbox.likeness import likeness
 from sandbox.verdict import Tier, Verdict
@@ -34,7 +34,7 @@ def base_files(session: Session) -> dict[str, bytes]:
     if not base:
         return {}
     folder = Path(base["session"])
-    judged = folded(folder).attempt(base["attempt"])
+    judged = read_state(folder).attempt(base["attempt"])
     if judged is None:
         raise UsageError(
             f"Attempt {base['attempt']}, which this session begins from, is gone.",
@@ -53,7 +53,7 @@ def sibling_verdict(session: Session, files: Mapping[str, bytes], tier: Tier) ->
         return None
     code = likeness(dict(files))
     for folder in sibling_folders(session):
-        for judged in reversed(folded(folder).judged):
+        for judged in reversed(read_state(folder).judged):
             if _same(judged, code, tier):
                 return Sibling(folder.name.split("-")[2], judged.attempt, judged.verdict)
     return None
@@ -65,14 +65,6 @@ def sibling_folders(session: Session) -> Iterator[Path]:
     for agent in read_record(Path(search["folder"])).members:
         if agent.session != session.folder:
             yield agent.session
-
-
-def folded(folder: Path) -> SessionState:
-    """Return the state that a session's stored events amount to."""
-    state = SessionState()
-    for stored in read_events(folder):
-        state.apply(stored.event)
-    return state
 
 
 def _same(judged: Judged, code: str, tier: Tier) -> bool:

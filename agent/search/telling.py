@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from agent.framing import as_data, fenced
 from agent.outcome import best_line
 from agent.search.record import Member, Record
-from agent.search.siblings import folded
-from agent.session import open_session, summarise
+from agent.session import open_session, read_state, summarise
 from agent.state import Judged
 from agent.verdict_text import verdict_text
 
@@ -27,7 +26,9 @@ def first_words(record: Record, agent: int, idea: str, best: tuple[Member, Judge
             f"Your workspace does not hold the original but the best so far, from agent {member.agent} in round {member.round}; "
             f"Read its files before you change them.\n{fenced(as_data(verdict_text(judged.verdict, judged.attempt)))}"
         )
-        found = [f"agent {m.agent}, round {m.round} ({m.idea}): {best_line(folded(m.session))}" for m in record.members]
+        found = [
+            f"agent {m.agent}, round {m.round} ({m.idea}): {best_line(read_state(m.session))}" for m in record.members
+        ]
         said.append("What the agents found so far:\n" + "\n".join(found))
     return "\n\n".join(said)
 
@@ -54,7 +55,7 @@ def summary(record: Record, winner: Member | None, unlanded: Sequence[str] = ())
     if winner is None:
         lines.append("no correct candidate")
     else:
-        lines += [best_line(folded(winner.session)), f"session: {winner.session}"]
+        lines += [best_line(read_state(winner.session)), f"session: {winner.session}"]
         lines.append(
             f"next: look at the changes and land them: warpsmith sessions resume {open_session(winner.session).id}"
         )

@@ -93,9 +93,8 @@ class Files:
         """Take note that the model saw a file at a Unix time; one that was changed since, or is gone, it has not seen."""
         with contextlib.suppress(ToolProblem, OSError):
             path = self._places.relative(file_path)
-            changed = (
-                (self._places.workspace.folder / path).lstat().st_mtime
-            )  # not ctime: a shell's cell changes owners
+            # Not ctime: the cell of a shell changes owners.
+            changed = (self._places.workspace.folder / path).lstat().st_mtime
             if changed <= when:
                 self.saw(path, self._places.read(path))
 

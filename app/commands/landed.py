@@ -222,7 +222,7 @@ def _asked(found: Sequence[Standing], settings: Settings) -> list[str]:
 
 
 def _judged(before: Standing, verdict: Verdict) -> str:
-    eager = verdict.profile.speedup.get("eager") if verdict.profile is not None else None
+    eager = verdict.over_eager
     then = before.kept.speedup.get("eager")
     if verdict.reward is None:
         now = "is correct, but could not be timed" if verdict.correct else "could not be judged"

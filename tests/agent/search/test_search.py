@@ -10,8 +10,8 @@ import pytest
 from agent import events as ev
 from agent.search.coordinator import run_search
 from agent.search.record import Member, create_record, find_record
-from agent.search.siblings import folded, sibling_verdict
-from agent.session import create_session, open_session
+from agent.search.siblings import sibling_verdict
+from agent.session import create_session, open_session, read_state
 from agent.store import SessionWriter
 from sandbox.errors import ExitCode
 from sandbox.likeness import likeness
@@ -55,15 +55,15 @@ def test_agents_differ_the_best_is_carried_forward_and_cheats_and_failures_are_n
     rounds = {(m.round, m.agent): m for m in record.members}
     assert set(rounds) == {(1, 1), (1, 2), (1, 3), (2, 1), (2, 2)}
     assert record.ended[str(rounds[1, 3].session)] == "model_error"
-    assert not any(judged.verdict.correct for judged in folded(rounds[1, 2].session).judged)
+    assert not any(judged.verdict.correct for judged in read_state(rounds[1, 2].session).judged)
     for agent in (1, 2):
         assert rounds[2, agent].base["session"] == str(rounds[1, 1].session)
         session = open_session(rounds[2, agent].session)
         assert (session.workspace / FILE).read_text() == KERNEL
         assert session.settings.turn_limit == 4
-        assert not folded(session.folder).words
-        assert FILE not in folded(session.folder).original_files
-    measured = folded(rounds[1, 1].session).judged
+        assert not read_state(session.folder).words
+        assert FILE not in read_state(session.folder).original_files
+    measured = read_state(rounds[1, 1].session).judged
     assert len(measured) > 1
     assert measured[-1].verdict.tier == "full"
     assert "model_error" in capsys.readouterr().out
