@@ -1,0 +1,1 @@
+"""Functions of tensors that the stages are made of; no state, no input or output."""

@@ -1,0 +1,1 @@
+"""What every stage needs to run: presets, processes, checkpoints, metrics, guards and curves."""

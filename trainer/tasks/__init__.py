@@ -1,0 +1,1 @@
+"""Single-turn tasks that a small policy can act in, judged for real."""
