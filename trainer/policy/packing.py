@@ -1,0 +1,121 @@
+"""Segments of different lengths side by side in one row, so that no computation is spent on padding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from trainer.data.episode import Segment
+
+PerAction = TypeVar("PerAction", NDArray[np.float32], NDArray[np.float64], Tensor)
+
+
+@dataclass(frozen=True)
+class PackedBatch:
+    """One row of segments. What is told per action goes segment by segment, position by position.
+
+    Attributes:
+        ids: int64, (tokens,).
+        positions: int64, (tokens,); they begin anew at 0 with each segment.
+        actions: int64, (actions,); where in the row the actions stand.
+        temperature: float32, (actions,); what each was sampled at.
+        lengths: Tokens of each segment.
+        counts: Actions of each segment.
+        segments: Which of the segments given to `pack` they are.
+    """
+
+    ids: Tensor
+    positions: Tensor
+    actions: Tensor
+    temperature: Tensor
+    lengths: tuple[int, ...]
+    counts: tuple[int, ...]
+    segments: tuple[int, ...]
+
+    @property
+    def tokens(self) -> int:
+        """The length of the row."""
+        return len(self.ids)
+
+    @property
+    def targets(self) -> Tensor:
+        """The ids of the actions, (actions,)."""
+        return self.ids[self.actions]
+
+    def to(self, device: torch.device | str) -> PackedBatch:
+        """Return the same row on a device."""
+        return replace(
+            self,
+            ids=self.ids.to(device),
+            positions=self.positions.to(device),
+            actions=self.actions.to(device),
+            temperature=self.temperature.to(device),
+        )
+
+    def take(self, values: Sequence[PerAction]) -> Tensor:
+        """Join what is known of the actions of each segment given to `pack`, for those of this row, in its order.
+
+        Args:
+            values: For every segment given to `pack` one value per action of it.
+
+        Returns:
+            float32, (actions,), on the row's device.
+        """
+        return torch.cat([torch.as_tensor(values[segment], dtype=torch.float32) for segment in self.segments]).to(
+            self.ids.device
+        )
+
+    def split(self, values: Tensor) -> dict[int, Tensor]:
+        """Part what has one entry per action of the row: for each segment of it, by its index, the entries of its actions."""
+        return dict(zip(self.segments, values.split(self.counts), strict=True))
+
+
+def pack(segments: Sequence[Segment], limit: int, temperatures: Sequence[float] | None = None) -> list[PackedBatch]:
+    """Put segments into as few rows as first-fit by falling length finds.
+
+    What follows the last action of a segment is left out, since nobody reads what the model would make of it; a segment
+    without an action is in no row.
+
+    Args:
+        segments: In any order.
+        limit: How many tokens a row holds; a segment longer than that has a row of its own, and is never cut.
+        temperatures: What the actions of each segment were sampled at; 1 where none are given.
+    """
+    lengths = [int(np.flatnonzero(segment.action)[-1]) + 1 if segment.actions else 0 for segment in segments]
+    rows: list[list[int]] = []
+    room: list[int] = []
+    for index in sorted(range(len(segments)), key=lambda index: -lengths[index]):
+        if not lengths[index]:
+            continue
+        fitting = next((row for row, left in enumerate(room) if lengths[index] <= left), None)
+        if fitting is None:
+            rows.append([index])
+            room.append(limit - lengths[index])
+        else:
+            rows[fitting].append(index)
+            room[fitting] -= lengths[index]
+    return [_row(segments, sorted(row), lengths, temperatures) for row in rows]
+
+
+def _row(
+    segments: Sequence[Segment], row: list[int], lengths: list[int], temperatures: Sequence[float] | None
+) -> PackedBatch:
+    cut = [lengths[index] for index in row]
+    action = np.concatenate([segments[index].action[: lengths[index]] for index in row])
+    counts = [segments[index].actions for index in row]
+    sampled = [1.0 if temperatures is None else temperatures[index] for index in row]
+    return PackedBatch(
+        ids=torch.from_numpy(np.concatenate([segments[index].ids[: lengths[index]] for index in row]).astype(np.int64)),
+        positions=torch.cat([torch.arange(length) for length in cut]),
+        actions=torch.from_numpy(np.flatnonzero(action)),
+        temperature=torch.repeat_interleave(torch.tensor(sampled), torch.tensor(counts)),
+        lengths=tuple(cut),
+        counts=tuple(counts),
+        segments=tuple(row),
+    )
