@@ -238,8 +238,11 @@ def blame_the_machine(outcome: Outcome, folder: Path, status: int) -> None:
     unlisted = outcome.library is not None and not outcome.symbols and status and not ninja.ran_out_of_time(status)
     if silent and not outcome.killed:
         raise ProcessLost(f"Compilers ended without a word: {ninja.last_words(folder)}")
+    if unlisted and was_killed(outcome, status):  # what it had written so far looks like a library
+        raise ProcessLost(f"The linker was killed: {ninja.last_words(folder)}")
     if unlisted:
-        raise InternalError(f"ninja ended with status {status}: {ninja.last_words(folder)}", where=str(folder))
+        told = outcome.link_log.strip() or ninja.last_words(folder)
+        raise InternalError(f"ninja ended with status {status}: {told}", where=str(folder))
 
 
 def _blame_the_binutils(sources: Sources, outcome: Outcome, folder: Path) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from unittest import mock
 
-from sandbox.errors import EnvironmentFault
+from sandbox.errors import EnvironmentFault, WarpsmithError
 from sandbox.isolation import best_isolation
 from sandbox.judge import Judge
 from sandbox.judge_limits import GIBIBYTE, JudgeLimits, TierLimits
@@ -148,6 +148,9 @@ class Storm:
             return self._judge.check(workspace)
         except EnvironmentFault as fault:
             outcome.reward, outcome.reason = None, f"{_BLAMES_THE_MACHINE}: {fault}"
+            return None
+        except WarpsmithError as fault:
+            outcome.reward, outcome.reason, outcome.wrong = None, str(fault), "the judge blames itself"
             return None
 
     def _blames_the_machine(self, verdict: Verdict | None, outcome: Outcome) -> bool:

@@ -11,7 +11,7 @@ import torch
 from warpsmith_harness.diagnose import diagnose
 from warpsmith_harness.oracle import Oracle, oracle
 
-__all__ = ["Oracle", "compare", "oracle", "own_error", "row_errors"]
+__all__ = ["Oracle", "compare", "oracle", "own_error", "row_errors", "row_scales"]
 
 _CHUNK = 1 << 22
 _LEAST_ROW = 32
@@ -257,6 +257,17 @@ def row_errors(ours: torch.Tensor, exact: torch.Tensor) -> torch.Tensor:
         if not bool(torch.isfinite(largest).all()):
             largest = torch.where(torch.isfinite(off), off, 0.0).amax(dim=1)
         found.append(largest)
+    return torch.cat(found)
+
+
+def row_scales(exact: torch.Tensor) -> torch.Tensor:
+    """Return the RMS of the finite elements of each row that ``row_errors`` tells an error of."""
+    width = _row_width(exact)
+    step = max(1, _CHUNK // width)
+    found = []
+    for piece in torch.split(exact.reshape(-1, width), step):
+        squares = torch.where(torch.isfinite(piece), piece.abs(), 0.0).double() ** 2
+        found.append(squares.mean(dim=1).sqrt())
     return torch.cat(found)
 
 

@@ -13,9 +13,11 @@ from pathlib import Path
 import pytest
 
 from sandbox.build import Built, Manifest, build_kernels
+from sandbox.build.compiling import Outcome, blame_the_machine
 from sandbox.build.toolchain import Nvcc
-from sandbox.errors import EnvironmentFault
+from sandbox.errors import EnvironmentFault, InternalError
 from sandbox.isolation import Cell, CellProcess, Isolation
+from sandbox.processes import ProcessLost
 from sandbox.progress import Stage
 
 from .conftest import ADD_CPP, SCALE_CU
@@ -402,3 +404,12 @@ def test_an_old_driver_is_the_machines_fault(build: Build, nvcc: Nvcc, monkeypat
     monkeypatch.setattr("sandbox.build.target.driver_cuda", lambda: "11.8")
     with pytest.raises(EnvironmentFault, match=r"the driver knows CUDA up to 11\.8"):
         build({"scale.cu": SCALE_CU}, arch="sm_90")
+
+
+def test_a_linker_that_was_killed_is_nobodys_fault(tmp_path: Path) -> None:
+    """What it had written by then looks like a library that exports nothing."""
+    told = "collect2: fatal error: ld terminated with signal 9 [Killed]\ncompilation terminated.\n"
+    with pytest.raises(ProcessLost, match="linker was killed"):
+        blame_the_machine(Outcome({}, library=b"\x7fELF", link_log=told), tmp_path, 1)
+    with pytest.raises(InternalError, match="of another kind"):
+        blame_the_machine(Outcome({}, library=b"\x7fELF", link_log="a fault of another kind"), tmp_path, 1)

@@ -126,6 +126,33 @@ class TestHonestKernels:
         assert 1e-6 < ((nudged - x) / x)[finite & (x != 0)].abs().max() < 1e-5
 
 
+BIASED_SUM = """
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(576, 64)
+    def forward(self, x):
+        return self.linear(x)
+"""
+
+
+def test_a_sum_that_begins_with_the_bias_may_round_at_every_term(make_task) -> None:
+    """The original adds the bias last and rounds once, where the terms are tiny."""
+    task = make_task(BIASED_SUM, inputs="torch.randn(2048, 576)")
+    question = variants_of(task).draw(Variant(contents="tiny inputs", same_state=True))
+    weight, bias = question.state["linear.weight"], question.state["linear.bias"]
+
+    def from_the_bias(x, dtype=torch.float32, terms=576):
+        total = bias.expand(len(x), -1).to(dtype)
+        for k in range(terms):
+            total = total + (x[:, k, None] * weight[:, k]).to(dtype)
+        return total.float()
+
+    assert answer(question, from_the_bias)["ok"]
+    assert not answer(question, lambda x: from_the_bias(x, terms=575))["ok"]
+    assert not answer(question, lambda x: (x.bfloat16() @ weight.bfloat16().T).float() + bias)["ok"]
+
+
 def unguarded_norm(x):
     """LayerNorm that lost its epsilon."""
     return (x - x.mean(-1, True)) / x.std(-1, False, keepdim=True)
