@@ -48,7 +48,9 @@ class Skill:
     def told(self) -> str:
         """The body as the agent is told it, with the names of the other files."""
         names = ", ".join(self.resources)
-        files = f"\n\nFiles of this skill (read them with Skill): {names}" if names else ""
+        files = (
+            f"\n\nFiles of this skill (read one with Skill: name {self.name}, file as here): {names}" if names else ""
+        )
         return f'<skill name="{self.name}">\n{self.body}{files}\n</skill>'
 
     def read(self, resource: str) -> str:

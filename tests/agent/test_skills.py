@@ -80,6 +80,18 @@ async def test_the_tool_reads_the_body_and_its_files_and_nothing_else(tmp_path):
         assert "references/tiles.md" in refused.text
 
 
+async def test_a_file_named_in_place_of_its_skill_is_read_unless_two_have_it(tmp_path):
+    write(tmp_path / "skills", "fuse", GOOD, tiles="about tiles", both="of fuse")
+    write(tmp_path / "skills", "split", GOOD.replace("name: fuse", "name: split"), both="of split")
+    tool = skill_tool(load_skills([tmp_path / "skills"]))
+    for name in ("references/tiles.md", "fuse/references/tiles.md"):
+        assert (await tool.run({"name": name})).text == "about tiles"
+    for name in ("references/both.md", "references/none.md", "nobody"):
+        refused = await tool.run({"name": name})
+        assert not refused.ok
+        assert "fuse, split" in refused.text
+
+
 def test_the_bundled_skills_load_without_complaint_and_one_is_the_main_one():
     skills = load_skills()
     assert skills.problems == ()
