@@ -176,7 +176,9 @@ def _judging(turn_limit: int) -> str:
         "# Judging\n"
         "Check judges the workspace: build, guard, verify, profile; what comes later runs only if what came before passed. "
         "Reward: -1 not correct; 1 correct; 2 when the whole 95 % interval of its time is under 0.95 of eager's; 3 when it is "
-        "also under 0.95 of torch.compile's. Each verdict says what the next reward takes.\n"
+        "also under 0.95 of torch.compile's. Each verdict says what the next reward takes. One that other programs disturbed has "
+        "no reward, and says nothing about your kernel: Check again once; if that is disturbed too, go on without, and end when "
+        "nothing else is left to do: a landing is timed anew.\n"
         f"You have {turn_limit} answers. Work without asking back. When further gains are not worth it, remove files you no "
         "longer need, run a full Check, and end with a short summary without a tool call."
     )
