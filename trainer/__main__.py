@@ -9,12 +9,15 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
+import warnings
 from collections.abc import Sequence
 
 from sandbox.boundary import exit_code_of
 from sandbox.errors import EnvironmentFault
 
-STAGES: dict[str, tuple[str, str]] = {}
+STAGES: dict[str, tuple[str, str]] = {
+    "ingest": ("trainer.data.ingest", "make a training set of stored sessions"),
+}
 """Names of stages to their modules, and what they do in a line."""
 
 EXTRA = ("matplotlib", "numpy", "peft", "safetensors", "tokenizers", "torch", "transformers")
@@ -24,6 +27,7 @@ EXTRA = ("matplotlib", "numpy", "peft", "safetensors", "tokenizers", "torch", "t
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one stage and return its exit code (``sandbox.errors.ExitCode``)."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    warnings.filterwarnings("ignore", "The pynvml package is deprecated", FutureWarning)  # torch's, for its authors
     return exit_code_of(lambda: _dispatch(arguments))
 
 

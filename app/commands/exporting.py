@@ -11,12 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
+from agent.chosen import chosen_sessions
 from agent.exports import FORMATS
 from agent.exports.atif import file_name
 from agent.exports.plain import with_objects
 from agent.exports.trajectory import read_trajectory
-from agent.replay import RECORDINGS
-from agent.session import SESSION_FILE, find_session, list_sessions
 from agent.store import write_atomically
 from app.commands.options import settings_from
 from sandbox.errors import EnvironmentFault, ExitCode, UsageError
@@ -44,7 +43,7 @@ def export(options: argparse.Namespace) -> ExitCode:
     def note(text: str) -> None:
         notes[text] += 1
 
-    folders = _folders(options)
+    folders = chosen_sessions(options.sessions, settings_from(options).home, everything=options.all)
     rows = FORMATS[options.format]((read_trajectory(folder, note) for folder in folders), note)
     if options.arguments == "objects":
         rows = map(_with_objects, rows)
@@ -54,21 +53,6 @@ def export(options: argparse.Namespace) -> ExitCode:
     for text, times in notes.items():
         print(f"  {times} × {text}", file=sys.stderr)
     return ExitCode.OK if count else ExitCode.FAILED
-
-
-def _folders(options: argparse.Namespace) -> list[Path]:
-    home = settings_from(options).home
-    if options.all:
-        return [summary.folder for summary in reversed(list_sessions(home))]
-    if not options.sessions:
-        raise UsageError("No session is named.", where="command line", next_step="Name some, 'last', or say --all.")
-    found = (_folder(home, name) for name in options.sessions)
-    return list(dict.fromkeys(found))
-
-
-def _folder(home: Path, name: str) -> Path:
-    bundled = RECORDINGS / name
-    return bundled if "/" not in name and (bundled / SESSION_FILE).is_file() else find_session(home, name)
 
 
 def _with_objects(row: dict[str, Any]) -> dict[str, Any]:
