@@ -65,13 +65,14 @@ class Land(Command):
     """Write an attempt into the developer's tree: all of it but the hunks rejected. A partial state is judged first.
 
     With ``commit`` it becomes one commit as well, of the landed files alone. With ``faster`` it lands only if the form in
-    which it lands, its checks included, is faster than eager too.
+    which it lands, its checks included, is faster than eager too; with ``untimed`` also if that could not be timed.
     """
 
     type: ClassVar[str] = "land"
     attempt: int
     commit: bool = False
     faster: bool = False
+    untimed: bool = False
 
 
 @dataclass(frozen=True)

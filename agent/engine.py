@@ -132,8 +132,8 @@ class Engine:
             case cmd.RejectHunk(attempt=attempt, file=file, hunk=hunk, reason=reason):
                 if self._known(attempt):
                     self._stream.emit(ev.HunkRejected(attempt=attempt, file=file, hunk=hunk, reason=reason))
-            case cmd.Land(attempt=attempt, commit=commit, faster=faster):
-                self._do(self._desk.land(attempt, commit=commit, faster=faster))
+            case cmd.Land(attempt=attempt, commit=commit, faster=faster, untimed=untimed):
+                self._do(self._desk.land(attempt, commit=commit, faster=faster, untimed=untimed))
             case cmd.Measure(attempt=attempt):
                 self._do(self._measure(attempt))
             case cmd.Undo(landing=landing, partly=partly):

@@ -83,14 +83,16 @@ def resume(folder: Path, *, json: bool = False, land: LandPolicy = "never", comm
     return code if code is not None else ExitCode.OK if watcher.state.best and not unlanded else ExitCode.FAILED
 
 
-def land(folder: Path, *, json: bool = False, commit: bool = False) -> ExitCode:
+def land(folder: Path, *, json: bool = False, commit: bool = False, untimed: bool = False) -> ExitCode:
     """Land the best attempt of a session, as ``run`` does with ``full-pass``; no model is asked.
+
+    With ``untimed`` it need not have been seen to be faster than eager, where the machine was too busy to tell.
 
     Returns:
         0 it has landed, 1 it has not, 130 interrupted, else what the engine ended with.
     """
     watcher = _Watcher(json=json, state=read_state(folder))
-    if against := _against_landing(watcher):
+    if against := _against_landing(watcher, untimed=untimed):
         sys.stderr.write(f"not landed: {against}\n{next_line(watcher.state, folder)}\n")
         return ExitCode.FAILED
     done: ev.Event | None = None
@@ -100,7 +102,7 @@ def land(folder: Path, *, json: bool = False, commit: bool = False) -> ExitCode:
             watcher.see(line, event)
             if isinstance(event, ev.EngineReady):
                 ready = True
-                engine.send(cmd.Land(attempt=watcher.best_attempt, commit=commit, faster=True))
+                engine.send(cmd.Land(attempt=watcher.best_attempt, commit=commit, faster=True, untimed=untimed))
             elif ready and done is None and isinstance(event, ev.Landed | ev.LandingRefusedEvent | ev.ErrorEvent):
                 done = event
                 engine.send(cmd.Close())
@@ -243,11 +245,16 @@ class _Engine:
         self.send(cmd.Close())
 
 
-def _against_landing(watcher: _Watcher) -> str:
-    """Return what speaks against landing the best attempt: it has to be correct and faster than eager by a full verdict."""
+def _against_landing(watcher: _Watcher, *, untimed: bool = False) -> str:
+    """Return what speaks against landing the best attempt: it has to be correct and faster than eager by a full verdict.
+
+    One that could not be timed is enough where what is ``untimed`` may land.
+    """
     best, ended = watcher.state.best, watcher.ended
     if best is None or (ended is not None and ended.reason in FAULTS):
         return "there is no attempt to land"
+    if untimed and best.verdict.correct and best.verdict.reward is None:
+        return ""
     if best.verdict.tier != "full" or best.verdict.reward not in (2, 3):
         return f"attempt {best.attempt} was not seen to be faster than eager by a full verdict: {best.verdict.reason}"
     return ""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from agent import events as ev
 from agent.judging import Judging
-from agent.landing import VerifiedInputs, landed_form, plan, select
-from agent.landing.commit import find_place
+from agent.landing import FileChange, VerifiedInputs, landed_form, plan, select
+from agent.landing.commit import Place, find_place
 from agent.landing.index import lines_for, noted
-from agent.landing.kept import kept_of
+from agent.landing.kept import Kept, kept_of
 from agent.landing.message import landing_message
 from agent.state import Judged
 from agent.stream import Stream
@@ -29,12 +29,14 @@ class LandingDesk(UndoDesk):
         super().__init__(spec, stream)
         self._judging = judging
 
-    async def land(self, attempt: int, *, commit: bool = False, faster: bool = False) -> None:
+    async def land(self, attempt: int, *, commit: bool = False, faster: bool = False, untimed: bool = False) -> None:
         """Write an attempt, without its rejected hunks, into the developer's tree; as one commit too, if that is wanted.
+
+        Whether the tree can take it is looked at before anything is judged, and once more before it is written.
 
         Raises:
             LandingRefused: The state is not correct, is no change, is not faster than eager where it was to be
-                ``faster``, or the tree is not as expected; nothing was written.
+                ``faster`` (what could not be timed lands if ``untimed``), or the tree is not as expected; nothing was written.
             TaskError, EnvironmentFault: It could not be judged.
         """
         judged = self._stream.state.attempt(attempt)
@@ -45,38 +47,64 @@ class LandingDesk(UndoDesk):
         files = select(original, self._stream.files(judged.files), set(rejected))
         if files == original:
             raise LandingRefused(f"Nothing of attempt {attempt} is left to land: every change was rejected.")
-        proof = await self._proof(files)
         signature = (await self._judging.original())["signature"]
-        verified = VerifiedInputs.of(self._spec, signature, original[self._spec.candidate_file], proof.verdict.verify)
+        if judged.verdict.correct:
+            verified = self._verified(signature, original, judged.verdict)
+            self._planned(original, files, judged.verdict, verified, commit=commit)
+        proof = await self._proof(files, partial=bool(rejected))
+        verified = self._verified(signature, original, proof.verdict)
         form = landed_form(self._spec, original, files, proof.verdict, verified)
-        verdict = await self._judged_as_it_lands(files, form)
-        if against := refusal(verdict, faster=faster):
+        verdict = await self._judged_as_it_lands(files, form, tries=1 if untimed else _TRIES)
+        timeless = untimed and _disturbed(verdict)
+        if against := refusal(verdict, faster=faster and not timeless):
             raise (
                 self._busy(verdict, judged.attempt)
                 if _disturbed(verdict)
-                else _refused(against, verdict, judged.attempt)
+                else _refused(against, verdict, judged.attempt, partial=bool(rejected))
             )
-        changes = plan(self._spec, original, files, verdict, verified)
-        kept = kept_of(self._spec, changes, verdict, self._project, self._stream.writer.folder.name)
-        changes += noted(self._project, kept.name, lines_for(kept))
-        place = find_place(changes) if commit else None
+        changes, kept, place = self._planned(original, files, verdict, verified, commit=commit)
         landed = ev.Landed(
             landing=self._next,
             attempt=attempt,
             files=[self._journal.entry(change) for change in changes],
             partial=bool(rejected),
             verdict=verdict.to_json(),
-            notes=[*untimed(verdict), *(place.notes if place else ())],
+            notes=[*told_untimed(verdict), *(place.notes if place else ())],
         )
         self._write(changes, landed, place, landing_message(kept, verdict))
 
-    async def _judged_as_it_lands(self, files: Mapping[str, bytes], form: Mapping[str, bytes]) -> Verdict:
+    def _verified(self, signature: Sequence[str], original: Mapping[str, bytes], verdict: Verdict) -> VerifiedInputs:
+        """Return what a verdict holds for."""
+        return VerifiedInputs.of(self._spec, signature, original[self._spec.candidate_file], verdict.verify)
+
+    def _planned(
+        self,
+        original: Mapping[str, bytes],
+        files: Mapping[str, bytes],
+        verdict: Verdict,
+        verified: VerifiedInputs,
+        *,
+        commit: bool,
+    ) -> tuple[list[FileChange], Kept, Place | None]:
+        """Return what a landing would write, the index with it, and where its commit would go; nothing is written.
+
+        Raises:
+            LandingRefused: The tree or the repository cannot take it.
+        """
+        changes = plan(self._spec, original, files, verdict, verified)
+        kept = kept_of(self._spec, changes, verdict, self._project, self._stream.writer.folder.name)
+        changes += noted(self._project, kept.name, lines_for(kept))
+        return changes, kept, find_place(changes) if commit else None
+
+    async def _judged_as_it_lands(
+        self, files: Mapping[str, bytes], form: Mapping[str, bytes], *, tries: int = _TRIES
+    ) -> Verdict:
         """Return a full verdict of the landed form; one whose times were disturbed is tried again."""
         verdict = await self._judging.landed(files, form)
-        for number in range(2, _TRIES + 1):
+        for number in range(2, tries + 1):
             if not _disturbed(verdict):
                 break
-            text = f"the machine was busy: judging what lands again ({number} of {_TRIES})"
+            text = f"the machine was busy: judging what lands again ({number} of {tries})"
             self._stream.emit(ev.StageEvent(part="profile", text=text))
             verdict = await self._judging.landed(files, form)
         return verdict
@@ -86,10 +114,13 @@ class LandingDesk(UndoDesk):
         what = (
             f"The machine was busy {_TRIES} times over, so it could not be timed; nothing was written. {verdict.reason}"
         )
-        next_step = f"Try again when it is quieter: warpsmith sessions land {self._stream.writer.folder}"
+        next_step = (
+            f"Try again when it is quieter: warpsmith sessions land {self._stream.writer.folder} (with --untimed it lands "
+            "without having been seen to be faster)"
+        )
         return LandingRefused(what, where=f"attempt {attempt}", next_step=next_step)
 
-    async def _proof(self, files: Mapping[str, bytes]) -> Judged:
+    async def _proof(self, files: Mapping[str, bytes], *, partial: bool) -> Judged:
         """Return a verdict of exactly these files in the workspace's form, judging them if there is none.
 
         What lands is judged in full after it; this one has to be full only where it says at which sizes it holds.
@@ -99,7 +130,7 @@ class LandingDesk(UndoDesk):
         known = [judged for tier in tiers if (judged := self._stream.state.judgement(hashes, tier)) is not None]
         judged = known[0] if known else await self._judging.attempt(files, tiers[-1])
         if not judged.verdict.correct:
-            raise _refused("The state to land is not correct", judged.verdict, judged.attempt)
+            raise _refused("The state to land is not correct", judged.verdict, judged.attempt, partial=partial)
         return judged
 
 
@@ -115,7 +146,7 @@ def refusal(verdict: Verdict, *, faster: bool) -> str:
     return ""
 
 
-def untimed(verdict: Verdict) -> list[str]:
+def told_untimed(verdict: Verdict) -> list[str]:
     """Return what has to be said of a landing whose landed form is correct and has no time that can be trusted."""
     if verdict.reward is not None:
         return []
@@ -126,6 +157,7 @@ def _disturbed(verdict: Verdict) -> bool:
     return verdict.correct and verdict.profile is not None and bool(verdict.profile.disturbed)
 
 
-def _refused(what: str, verdict: Verdict, attempt: int) -> LandingRefused:
-    next_step = "Accept more of the attempt, or let the agent go on."
+def _refused(what: str, verdict: Verdict, attempt: int, *, partial: bool) -> LandingRefused:
+    """Return the refusal of what was judged so; only of a ``partial`` state more can be accepted."""
+    next_step = "Accept more of the attempt, or let the agent go on." if partial else "Let the agent go on."
     return LandingRefused(f"{what}: {verdict.reason}", where=f"attempt {attempt}", next_step=next_step)

@@ -65,6 +65,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
             each.add_argument("--headless", action="store_true", help="let the agent go on without a screen")
         if name == "land":
             each.add_argument("--commit", action="store_true", help="as one commit, of the landed files alone")
+            each.add_argument(
+                "--untimed", action="store_true", help="also what is correct where the machine is too busy to time it"
+            )
         if name == "export":
             exporting.add_options(each)
         if name == "prune":
@@ -133,7 +136,7 @@ def land(options: argparse.Namespace) -> ExitCode:
     from agent.headless import land as land_headless
 
     folder = find_session(settings_from(options).home, options.session)
-    return land_headless(folder, json=options.json, commit=options.commit)
+    return land_headless(folder, json=options.json, commit=options.commit, untimed=options.untimed)
 
 
 def delete(options: argparse.Namespace) -> ExitCode:

@@ -12,7 +12,7 @@ import pytest
 from agent import events as ev
 from agent.landing import FileChange
 from agent.landing.commit import Commit, find_place
-from agent.landing_desk import LandingDesk, refusal, untimed
+from agent.landing_desk import LandingDesk, _refused, refusal, told_untimed
 from agent.state import SessionState
 from agent.store import SessionWriter, read_events
 from agent.stream import Stream
@@ -20,6 +20,7 @@ from sandbox.errors import EnvironmentFault, LandingRefused
 from tests.agent.landing.repositories import git
 from tests.agent.landing.worlds import CALM
 from tests.agent.support import make_spec, make_verdict
+from tests.agent.test_end_to_end import CANDIDATE, FILE, KERNEL
 
 
 @pytest.mark.parametrize(("reward", "nobody_looks"), [(3, True), (2, True), (1, False), (None, False)])
@@ -194,6 +195,9 @@ class BusyJudge:
     def __init__(self, busy: int) -> None:
         self.asked, self._busy = 0, busy
 
+    async def original(self):
+        return {"signature": ["x: float32 [32, 256] contiguous", "scale: float32 [256] contiguous"]}
+
     async def landed(self, *_):
         self.asked += 1
         calm = make_verdict(tier="full")
@@ -206,9 +210,50 @@ async def test_what_lands_is_judged_again_while_the_machine_is_busy_and_no_longe
     desk._judging = BusyJudge(busy)
     verdict = await desk._judged_as_it_lands({}, {})
     assert (desk._judging.asked, verdict.reward) == (asked, reward)
-    assert bool(untimed(verdict)) == (reward is None)
+    assert bool(told_untimed(verdict)) == (reward is None)
     if reward is None:
         refused = desk._busy(verdict, 1)
         assert "machine was busy" in refused.what
         assert "nothing was written" in refused.what
         assert "warpsmith sessions land" in refused.next_step
+
+
+@pytest.fixture
+def judged(desk, tmp_path):
+    """A desk whose session holds an attempt that was judged in full, the project's folder, and the attempt."""
+    desk._judging = BusyJudge(9)
+    stream, project = desk._stream, tmp_path / "project"
+    original = {"shifted.py": stream.blob((project / "shifted.py").read_bytes())}
+    files = {"shifted.py": stream.blob(CANDIDATE.encode()), FILE: stream.blob(KERNEL.encode())}
+    stream.emit(ev.SessionStarted(task=desk._spec.to_json(), model="", device="cpu", versions={}, files=original))
+    stream.emit(ev.Attempt(attempt=1, files=files, verdict=make_verdict(tier="full").to_json()))
+    return desk, project
+
+
+async def test_what_could_not_be_timed_lands_where_that_is_enough_and_is_said(judged):
+    desk, project = judged
+    with pytest.raises(LandingRefused, match="busy 3 times over") as refused:
+        await desk.land(1, faster=True)
+    assert "--untimed" in refused.value.next_step
+    assert desk._judging.asked == 3
+    await desk.land(1, faster=True, untimed=True)
+    assert desk._judging.asked == 4
+    assert "how fast it is was not measured" in desk._stream.state.landings[1].notes[0]
+    assert b"@landed" in (project / "shifted.py").read_bytes()
+
+
+async def test_where_it_would_go_is_looked_at_before_anything_is_judged(judged):
+    desk, project = judged
+    with pytest.raises(LandingRefused, match="no git repository"):
+        await desk.land(1, commit=True)
+    (project / "shifted_kernels").mkdir()
+    (project / "shifted_kernels" / "mine.txt").write_text("mine")
+    with pytest.raises(LandingRefused, match=r"mine\.txt is not"):
+        await desk.land(1)
+    assert desk._judging.asked == 0
+
+
+def test_more_can_be_accepted_only_of_what_was_rejected_in_part():
+    slow = make_verdict(tier="full", reward=1)
+    assert "Accept more" not in _refused("It is not faster", slow, 1, partial=False).next_step
+    assert "Accept more" in _refused("It is not faster", slow, 1, partial=True).next_step
