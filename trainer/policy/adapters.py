@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -102,7 +103,10 @@ class Adapters:
 
 def add_actor(network: Any, settings: LoraSettings) -> PeftModel:
     """Freeze a network and put the actor's adapter over it, in single precision."""
-    with _seeded(settings.seed):
+    with _seeded(settings.seed), warnings.catch_warnings():
+        warnings.simplefilter(
+            "ignore", FutureWarning
+        )  # peft asks transformers by a name that transformers is about to drop
         return get_peft_model(network, _config(settings), adapter_name=ACTOR)
 
 

@@ -66,6 +66,7 @@ class PolicyModel(nn.Module):
         self.dtype = dtype
         self.adapters = adapters
         self.value_head: nn.Module | None = None
+        self._is_reference = False
 
     @property
     def base(self) -> Any:
@@ -101,7 +102,7 @@ class PolicyModel(nn.Module):
         Returns:
             float32, (actions,) each.
         """
-        with self._computing(head):
+        with self.computing(head):
             hidden = self._hidden(batch)[batch.actions - 1]
             if head == "value":
                 if self.value_head is None:
@@ -117,6 +118,16 @@ class PolicyModel(nn.Module):
         return [(f"{NETWORK_PREFIX}{name}", value) for name, value in named]
 
     @contextmanager
+    def computing(self, head: Head = "policy") -> Iterator[None]:
+        """Choose the adapter of a head and the type to compute in, for whoever calls the network itself."""
+        adapter: AbstractContextManager[None] = nullcontext()
+        if self.adapters and not self._is_reference:
+            adapter = self.adapters.using(CRITIC if head == "value" else ACTOR)
+        autocast = torch.autocast(self.device.type, dtype=self.dtype, enabled=self.dtype != torch.float32)
+        with adapter, autocast:
+            yield
+
+    @contextmanager
     def reference(self) -> Iterator[None]:
         """Compute without adapters, as the model was before training.
 
@@ -125,12 +136,12 @@ class PolicyModel(nn.Module):
         """
         if self.adapters is None:
             raise InternalError("Where all weights are trained, the reference is loaded as a model of its own.")
-        with self.adapters.using(None):
-            self._is_reference = True
-            try:
+        self._is_reference = True
+        try:
+            with self.adapters.using(None):
                 yield
-            finally:
-                self._is_reference = False
+        finally:
+            self._is_reference = False
 
     def save(self, folder: Path, state_dict: dict[str, Tensor] | None = None) -> None:
         """Write the policy: the whole model, or its adapter, which names the folder of its base.
@@ -147,17 +158,14 @@ class PolicyModel(nn.Module):
             self.base.save_pretrained(folder, state_dict=state)
         copy_tokenizer(self.folder, folder)
 
-    _is_reference = False
+    def drop_language_head(self) -> None:
+        """Forget the head over the vocabulary, which a critic has no use for."""
+        self.base.set_output_embeddings(nn.Identity())
 
-    @contextmanager
-    def _computing(self, head: Head) -> Iterator[None]:
-        """Choose the adapter of the head and the type to compute in."""
-        adapter: AbstractContextManager[None] = nullcontext()
-        if self.adapters and not self._is_reference:
-            adapter = self.adapters.using(CRITIC if head == "value" else ACTOR)
-        autocast = torch.autocast(self.device.type, dtype=self.dtype, enabled=self.dtype != torch.float32)
-        with adapter, autocast:
-            yield
+    def recompute_each_layer(self) -> None:
+        """Keep only the inputs of the layers for the way back, and compute a layer again when its turn comes."""
+        for layer in self.layers:
+            layer.forward = self._recomputed(layer.forward)
 
     def _hidden(self, batch: PackedBatch) -> Tensor:
         """Return the last hidden states of a row, (tokens, width)."""
@@ -169,15 +177,6 @@ class PolicyModel(nn.Module):
         )
         hidden: Tensor = output.last_hidden_state[0]
         return hidden
-
-    def drop_language_head(self) -> None:
-        """Forget the head over the vocabulary, which a critic has no use for."""
-        self.base.set_output_embeddings(nn.Identity())
-
-    def recompute_each_layer(self) -> None:
-        """Keep only the inputs of the layers for the way back, and compute a layer again when its turn comes."""
-        for layer in self.layers:
-            layer.forward = self._recomputed(layer.forward)
 
     def _recomputed(self, forward: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(forward)
@@ -268,7 +267,7 @@ def refuse_what_leaks(policy: PolicyModel) -> None:
     nothing = torch.empty(0, device=policy.device)
     row = PackedBatch(ids[: 2 * length], positions, nothing.long(), nothing, (length, length), (0, 0), (0, 1))
     other = replace(row, ids=torch.cat([ids[2 * length :], row.ids[length:]]))
-    with torch.no_grad(), policy._computing("policy"):
+    with torch.no_grad(), policy.computing("policy"):
         states = [policy._hidden(one)[length:] for one in (row, other)]
     if kinds != {_FULL_ATTENTION} or not torch.equal(*states):
         raise UsageError(

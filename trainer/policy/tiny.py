@@ -6,6 +6,7 @@ CUDA. Its template has the form of ChatML with tool calls as ``<tool_call>{"name
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import torch
@@ -55,7 +56,15 @@ CHAT_TEMPLATE = """\
 
 
 def write_tiny_policy(
-    folder: Path, *, seed: int = 0, layers: int = 2, width: int = 64, vocabulary: int = 2048, context: int = 32768
+    folder: Path,
+    *,
+    seed: int = 0,
+    layers: int = 2,
+    width: int = 64,
+    vocabulary: int = 2048,
+    context: int = 32768,
+    texts: Iterable[str] = (),
+    phrases: Sequence[str] = (),
 ) -> Path:
     """Write a random Llama and its tokenizer, the same ones for the same arguments.
 
@@ -66,11 +75,13 @@ def write_tiny_policy(
         width: Of the hidden states; four heads share it.
         vocabulary: How many tokens there are at most.
         context: How many positions the model is said to know.
+        texts: What the tokenizer is trained on besides the skills.
+        phrases: What is one token each, besides the vocabulary.
 
     Returns:
         The folder, as `load_policy` reads it.
     """
-    tokenizer = tiny_tokenizer(vocabulary)
+    tokenizer = tiny_tokenizer(vocabulary, texts, phrases)
     config = LlamaConfig(
         vocab_size=len(tokenizer),
         hidden_size=width,
@@ -92,8 +103,10 @@ def write_tiny_policy(
     return folder
 
 
-def tiny_tokenizer(vocabulary: int = 2048) -> PreTrainedTokenizerFast:
-    """Train a byte-level tokenizer on the skills' text, with the template above."""
+def tiny_tokenizer(
+    vocabulary: int = 2048, texts: Iterable[str] = (), phrases: Sequence[str] = ()
+) -> PreTrainedTokenizerFast:
+    """Train a byte-level tokenizer on the skills and other texts, with the template above and phrases as whole tokens."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -103,8 +116,8 @@ def tiny_tokenizer(vocabulary: int = 2048) -> PreTrainedTokenizerFast:
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    tokenizer.train_from_iterator((path.read_text() for path in _texts()), trainer)
-    tokenizer.add_tokens([AddedToken(mark, normalized=False) for mark in _MARKS])
+    tokenizer.train_from_iterator([*_skills(), *texts], trainer)
+    tokenizer.add_tokens([AddedToken(mark, normalized=False) for mark in (*_MARKS, *phrases)])
     fast = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         eos_token=_END,
@@ -115,5 +128,5 @@ def tiny_tokenizer(vocabulary: int = 2048) -> PreTrainedTokenizerFast:
     return fast
 
 
-def _texts() -> list[Path]:
-    return sorted(path for pattern in _TEXTS for path in _SKILLS.rglob(pattern))
+def _skills() -> list[str]:
+    return [path.read_text() for path in sorted(path for pattern in _TEXTS for path in _SKILLS.rglob(pattern))]
