@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from agent import events as ev
-from agent.search.siblings import Sibling, sibling_verdict
+from agent.search.siblings import Sibling, Siblings
 from agent.session import Session
 from agent.state import Judged
 from agent.stream import Stream
@@ -41,6 +41,7 @@ class Judging:
 
     def __init__(self, session: Session, stream: Stream, on_fault: OnFault) -> None:
         self._session = session
+        self._siblings = Siblings(session)
         self._stream = stream
         self._on_fault = on_fault
         self._scratch = session.folder / "scratch"
@@ -80,9 +81,9 @@ class Judging:
         verdict = await self._in_thread(lambda: judge.check(folder, tier, cancel=cancel), cancel)
         return self._store(files, verdict, call_id)
 
-    def known_to_sibling(self, files: Mapping[str, bytes], tier: Tier) -> Sibling | None:
-        """Return the verdict of the same code in another session of this one's search; see ``sibling_verdict``."""
-        return sibling_verdict(self._session, files, tier)
+    async def known_to_sibling(self, files: Mapping[str, bytes], tier: Tier) -> Sibling | None:
+        """Return the verdict of the same code in another session of this one's search; see ``Siblings.verdict_of``."""
+        return await asyncio.to_thread(self._siblings.verdict_of, files, tier)
 
     def adopt(self, files: Mapping[str, bytes], known: Sibling, call_id: str | None) -> Judged:
         """Store a sibling's verdict as that of an attempt here, and say whose it is."""

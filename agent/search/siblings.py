@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from agent.search.record import read_record
 from agent.session import Session, read_state
 from agent.state import Judged, settled
-from agent.store import read_blob
+from agent.store import EVENTS, read_blob
 from sandbox.errors import UsageError
 from sandbox.likeness import likeness
 from sandbox.verdict import Tier, Verdict
+
+_ATTEMPT = b'"type": "attempt"'
+_TYPE_WITHIN = 100
+"""Bytes at the start of a line that hold its type."""
 
 
 @dataclass(frozen=True)
@@ -44,19 +49,54 @@ def base_files(session: Session) -> dict[str, bytes]:
     return {path: read_blob(folder, sha256) for path, sha256 in judged.files.items()}
 
 
-def sibling_verdict(session: Session, files: Mapping[str, bytes], tier: Tier) -> Sibling | None:
-    """Return a verdict of the same code, however laid out, from another session of the search.
+class Siblings:
+    """The verdicts of the other sessions of a session's search: each file is read once, and from there on as it grows.
 
-    Only quick verdicts are taken over: a full one is what a landing rests on and is always measured anew.
+    Slow the first time, so it belongs in a thread; one thread at a time.
     """
-    if not session.search or tier != "quick":
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._followed: dict[Path, _Followed] = {}
+
+    def verdict_of(self, files: Mapping[str, bytes], tier: Tier) -> Sibling | None:
+        """Return a verdict of the same code, however laid out, from another session of the search.
+
+        Only quick verdicts are taken over: a full one is what a landing rests on and is always measured anew.
+        """
+        if not self._session.search or tier != "quick":
+            return None
+        code = likeness(dict(files))
+        for folder in sibling_folders(self._session):
+            followed = self._followed.setdefault(folder, _Followed(folder / EVENTS))
+            for judged in reversed(followed.judged()):
+                if _same(judged, code, tier):
+                    return Sibling(folder.name.split("-")[2], judged.attempt, judged.verdict)
         return None
-    code = likeness(dict(files))
-    for folder in sibling_folders(session):
-        for judged in reversed(read_state(folder).judged):
-            if _same(judged, code, tier):
-                return Sibling(folder.name.split("-")[2], judged.attempt, judged.verdict)
-    return None
+
+
+class _Followed:
+    """The attempts of a session that another engine writes."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._judged: list[Judged] = []
+        self._read = 0
+
+    def judged(self) -> Sequence[Judged]:
+        """Return the attempts so far; a line that is still being written is left for the next time."""
+        if not self._path.exists():
+            return self._judged
+        with self._path.open("rb") as file:
+            file.seek(self._read)
+            for line in file:
+                if not line.endswith(b"\n"):
+                    break
+                self._read += len(line)
+                if _ATTEMPT in line[:_TYPE_WITHIN]:
+                    data = json.loads(line)
+                    self._judged.append(Judged(data["attempt"], data["files"], Verdict.from_json(data["verdict"])))
+        return self._judged
 
 
 def sibling_folders(session: Session) -> Iterator[Path]:

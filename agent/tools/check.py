@@ -52,7 +52,7 @@ def check_tool(judging: Judging, workspace: Workspace, stream: Stream) -> Tool:
             if not remeasure and (known := stream.state.judgement(hashes, tier)):
                 text = _KNOWN.format(tier=tier) + verdict_text(known.verdict, known.attempt)
                 return ToolResult(known.verdict.correct, text)
-            sibling = None if remeasure else judging.known_to_sibling(files, tier)
+            sibling = None if remeasure else await judging.known_to_sibling(files, tier)
             if sibling:
                 judged = judging.adopt(files, sibling, stream.state.running_call)
             else:

@@ -26,7 +26,7 @@ class Judge:
         self.stream = stream
         self.rewards = rewards
 
-    def known_to_sibling(self, files: Mapping[str, bytes], tier: Tier) -> None:
+    async def known_to_sibling(self, files: Mapping[str, bytes], tier: Tier) -> None:
         """Say that the session has no siblings."""
 
     async def attempt(self, files: Mapping[str, bytes], tier: Tier, call_id: str | None = None) -> Judged:
