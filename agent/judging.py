@@ -9,6 +9,7 @@ import shutil
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, TypeVar
 
 from agent import events as ev
@@ -22,13 +23,15 @@ from sandbox.judge import Judge
 from sandbox.looking.study import Study
 from sandbox.processes import descendants, kill_all
 from sandbox.progress import Progress, Stage
-from sandbox.snapshot import write_snapshot
+from sandbox.snapshot import kernels_digest, write_snapshot
 from sandbox.verdict import Tier, Verdict
 
 T = TypeVar("T")
 CLOSE_SECONDS = 0.5
 """How long the judge may take to come to rest before its processes are killed."""
 
+_Work = Callable[[Judge, Path, threading.Event], T]
+"""Something that the judge does with a folder, until the event is set."""
 OnFault = Callable[[WarpsmithError], None]
 
 
@@ -49,6 +52,8 @@ class Judging:
         self._judge: Judge | None = None
         self._opened: asyncio.Task[Judge] | None = None
         self._original: asyncio.Task[dict[str, Any]] | None = None
+        self._ahead: asyncio.Task[None] | None = None
+        self._kernels = ""
         self._closing = False
 
     def open(self) -> asyncio.Task[Judge]:
@@ -75,10 +80,7 @@ class Judging:
         Raises:
             TaskError, EnvironmentFault: Nothing could be judged.
         """
-        judge = await asyncio.shield(self.open())
-        folder = write_snapshot(dict(files), self._scratch / "candidate")
-        cancel = threading.Event()
-        verdict = await self._in_thread(lambda: judge.check(folder, tier, cancel=cancel), cancel)
+        verdict = await self._asked(files, lambda judge, folder, cancel: judge.check(folder, tier, cancel=cancel))
         return self._store(files, verdict, call_id)
 
     async def known_to_sibling(self, files: Mapping[str, bytes], tier: Tier) -> Sibling | None:
@@ -103,10 +105,9 @@ class Judging:
         Raises:
             TaskError, EnvironmentFault: See ``attempt``.
         """
-        judge = await asyncio.shield(self.open())
-        folder = write_snapshot(dict(files), self._scratch / "candidate")
-        cancel = threading.Event()
-        return await self._in_thread(lambda: judge.check(folder, "full", cancel=cancel, landed=form), cancel)
+        return await self._asked(
+            files, lambda judge, folder, cancel: judge.check(folder, "full", cancel=cancel, landed=form)
+        )
 
     async def study(self, files: Mapping[str, bytes], look: Callable[[Study], T]) -> T:
         """Look at these files in a way that is no verdict; nothing is stored. Cancelling stops the judge, as in ``attempt``.
@@ -115,15 +116,29 @@ class Judging:
             UsageError: The files cannot be looked at so.
             TaskError, EnvironmentFault: See ``attempt``.
         """
-        judge = await asyncio.shield(self.open())
-        folder = write_snapshot(dict(files), self._scratch / "candidate")
-        cancel = threading.Event()
-        return await self._in_thread(lambda: judge.study(folder, look, cancel=cancel), cancel)
+        return await self._asked(files, lambda judge, folder, cancel: judge.study(folder, look, cancel=cancel))
+
+    def build_ahead(self, files: Mapping[str, bytes]) -> None:
+        """Begin to build these files' kernels, which a Check of them then finds built; whatever else was being built ends.
+
+        Nothing is stored, and what is at fault is told by the Check.
+        """
+        if self._turn_to(files) and any(path.startswith("kernels/") for path in files):
+            self._ahead = asyncio.create_task(
+                self._in_judge(files, lambda judge, folder, cancel: judge.build_ahead(folder, cancel=cancel))
+            )
+            self._ahead.add_done_callback(_failed)
+
+    def stop_ahead(self) -> None:
+        """End what is built ahead: nobody will ask for it."""
+        if self._ahead is not None:
+            self._ahead.cancel()
+        self._ahead, self._kernels = None, ""
 
     async def close(self) -> None:
         """End the judge with everything it started."""
         self._closing = True
-        for task in (self._opened, self._original):
+        for task in (self._opened, self._original, self._ahead):
             if task is not None:
                 task.cancel()
         idle = asyncio.wrap_future(self._thread.submit(lambda: None))
@@ -163,6 +178,26 @@ class Judging:
             self._stream.emit(ev.OriginalProfiled(profile=profile.to_json()))
         assert self._stream.state.original is not None
         return self._stream.state.original
+
+    async def _asked(self, files: Mapping[str, bytes], work: _Work[T]) -> T:
+        """Have the judge look at these files and at nothing else; cancelling stops it, and returns when it has stopped."""
+        self._turn_to(files)
+        return await self._in_judge(files, work)
+
+    def _turn_to(self, files: Mapping[str, bytes]) -> bool:
+        """Give up what is built ahead of another state than this; return whether this one's kernels are others than before."""
+        kernels = kernels_digest(files)
+        if kernels == self._kernels:
+            return False
+        self.stop_ahead()
+        self._kernels = kernels
+        return True
+
+    async def _in_judge(self, files: Mapping[str, bytes], work: _Work[T]) -> T:
+        judge, cancel = await asyncio.shield(self.open()), threading.Event()
+        return await self._in_thread(
+            lambda: work(judge, write_snapshot(dict(files), self._scratch / "candidate"), cancel), cancel
+        )
 
     async def _in_thread(self, work: Callable[[], T], cancel: threading.Event | None = None) -> T:
         """Do the judge's work in its thread; when cancelled, drop it, or ask it to stop and wait until it has."""

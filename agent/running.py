@@ -12,6 +12,7 @@ from dataclasses import asdict
 from typing import Any
 
 from agent import events as ev
+from agent.ahead import BuildsAhead
 from agent.budget import OVER, Budget, Limits
 from agent.events import EndReason
 from agent.judging import Judging
@@ -152,6 +153,7 @@ class Running:
         except Exception as error:  # noqa: BLE001 - the boundary of the run: whatever it is, it ends with a reason
             traceback.print_exc()
             ended = Ended(EndReason.INTERNAL_ERROR, f"{type(error).__name__}: {error}")
+        self.judging.stop_ahead()
         self._stream.emit_anyway(self._ending(ended))
 
     def _ending(self, ended: Ended) -> ev.RunEnded:
@@ -264,6 +266,13 @@ class Running:
                 self._workspace, isolation, lambda plan: self._stream.emit(ev.Todo(items=plan))
             )
             self._note_what_is_shown(self._hands)
+            ahead = BuildsAhead(
+                self._stream,
+                Places(self._workspace),
+                self.judging.build_ahead,
+                lambda: self.permissions.mode == "auto",
+            )
+            self._stream.listeners.append(ahead.observe)
             own = [profile_tool(self.judging), check_tool(self.judging, self._workspace, self._stream)]
             self._tools = [
                 *self._hands,

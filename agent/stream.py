@@ -18,6 +18,9 @@ class Stream:
         writer: Where they are kept.
         output: File descriptor that gets one line an event; a watcher who went away is not waited for.
         state: What the session's events so far amount to.
+
+    Attributes:
+        listeners: Told of every event, live ones too.
     """
 
     def __init__(self, writer: SessionWriter, output: int, state: SessionState) -> None:
@@ -33,10 +36,10 @@ class Stream:
             EnvironmentFault: It cannot be stored.
         """
         if isinstance(event, ev.Live):
-            self._send(encode(ev.to_json(event)))
-            return
-        _, line = self.writer.append(event)
-        self.state.apply(event)
+            line = encode(ev.to_json(event))
+        else:
+            _, line = self.writer.append(event)
+            self.state.apply(event)
         for listener in self.listeners:
             listener(event)
         self._send(line)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import getpass
 import os
 import re
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from sandbox.bench_client import Bench
+from sandbox.build import Built, ExtraFlags, build_kernels
 from sandbox.build.toolchain import find_ninja
 from sandbox.isolation import Cell, Isolation, Limits, interpreter_paths
 from sandbox.isolation.keys import without_keys
@@ -182,6 +184,21 @@ class Crew:
             kept = {"TORCH_EXTENSIONS_DIR": str(extensions), "PATH": f"{self.programs}:{ninja}"}
             cell = self.cell([*candidate, ninja], [extensions, *writable], {**variables, **kept})
         return self._zygote.start_worker(self._isolation.worker_cell(cell), self._limits.open_seconds)
+
+    def build(
+        self, kernels: Path, progress: Progress, cancel: threading.Event | None, flags: ExtraFlags | None = None
+    ) -> Built:
+        """Build a folder of kernels for the present device; see ``build_kernels``."""
+        return build_kernels(
+            kernels,
+            arch=self.environment["sm"] or "cpu",
+            cache=self.kernels_cache,
+            isolation=self._isolation,
+            progress=progress,
+            site_packages=self.site_packages,
+            cancel=cancel,
+            flags=flags,
+        )
 
     def can_share(self) -> bool:
         """Tell whether a worker without a candidate can open the memory that the bench shares with workers."""

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
+from sandbox.build import Built, has_sources
 from sandbox.crew import Crew
 from sandbox.errors import EnvironmentFault, machine_fault
 from sandbox.guard.alive import prove_dynamic, prove_static
@@ -28,7 +29,7 @@ from sandbox.machine.scratch import scratch_folder
 from sandbox.original import OperatorTime, OriginalProfile
 from sandbox.processes import Cancelled, ProcessLost
 from sandbox.progress import LOADED, Progress, Stage, silent
-from sandbox.snapshot import digest, read_candidate, write_snapshot
+from sandbox.snapshot import digest, kernels_digest, read_candidate, write_snapshot
 from sandbox.task import TaskSpec
 from sandbox.timing.timekeeper import Timekeeper
 from sandbox.trial import Trial
@@ -74,6 +75,7 @@ class Judge:
         self._work: Path | None = None
         self._crew: Crew | None = None
         self._guards = 0
+        self._ahead: tuple[str, Built] | None = None
         self._temporary = contextlib.ExitStack()
 
     def __enter__(self) -> Judge:
@@ -209,6 +211,28 @@ class Judge:
         except (Cancelled, InterruptedError) as error:
             raise EnvironmentFault("It was interrupted before it was finished.") from error
 
+    def build_ahead(self, candidate: Path, cancel: threading.Event | None = None) -> None:
+        """Build a candidate's kernels before it is checked, so that the check finds what came of them.
+
+        Nothing is told of it: the check tells. What one build left is known until the next.
+
+        Args:
+            candidate: A workspace folder, or the candidate's Python file.
+            cancel: Ends it soon after it is set.
+
+        Raises:
+            UsageError: There is no such candidate.
+            EnvironmentFault: The machine is at fault.
+        """
+        files = read_candidate(candidate, self.spec)
+        crew, work = self._opened()
+        snapshot = write_snapshot(files, work / "ahead")
+        if not has_sources(snapshot / "kernels"):
+            return
+        with self._machine_blamed(cancel), contextlib.suppress(InterruptedError):
+            built = crew.build(snapshot / "kernels", silent, cancel)
+            self._ahead = None if built.killed else (kernels_digest(files), built)
+
     def close(self) -> None:
         """End every process this judge started, and remove its files."""
         if self._crew is not None:
@@ -225,6 +249,7 @@ class Judge:
         crew, work = self._opened()
         snapshot = write_snapshot(files, work / "candidate")
         form = None if landed is None else write_snapshot(dict(landed), work / "landed")
+        ahead = self._ahead[1] if self._ahead and self._ahead[0] == kernels_digest(files) else None
 
         def attempt(first: bool) -> Trial:
             trial = Trial(
@@ -239,6 +264,7 @@ class Judge:
                 forgiving=first,
                 cancel=self._cancel,
                 landed=form,
+                ahead=ahead if first else None,
             )
             try:
                 trial.run()

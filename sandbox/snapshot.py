@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 from sandbox.errors import UsageError
@@ -38,6 +39,11 @@ def digest(files: dict[str, bytes]) -> str:
         total.update(f"{name}\0{len(files[name])}\0".encode())
         total.update(files[name])
     return total.hexdigest()
+
+
+def kernels_digest(files: Mapping[str, bytes]) -> str:
+    """Return the sha256 of those files that are built: all of ``kernels/``."""
+    return digest({name: content for name, content in files.items() if name.startswith("kernels/")})
 
 
 def write_snapshot(files: dict[str, bytes], folder: Path) -> Path:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sandbox.build import ExtraFlags, build_kernels, has_sources
+from sandbox.build import Built, ExtraFlags, has_sources
 from sandbox.build.inspection import Inspection
 from sandbox.crew import Crew
 from sandbox.guard import check_source
@@ -82,6 +82,7 @@ class Trial:
         flags: Flags of the compilers beside the usual ones, for what is no verdict.
         plans: Verification cases instead of the tier's, for what is no verdict.
         landed: A folder with the same candidate in the form in which it lands, which is what is run.
+        ahead: What came of building these very kernels, where that was done before.
 
     Attributes:
         cancelled: Whether the check was given up.
@@ -103,6 +104,7 @@ class Trial:
         flags: ExtraFlags | None = None,
         plans: Sequence[CasePlan] | None = None,
         landed: Path | None = None,
+        ahead: Built | None = None,
     ) -> None:
         self._crew = crew
         self._spec = spec
@@ -117,6 +119,7 @@ class Trial:
         self._flags = flags
         self._given_plans = plans
         self._landed = landed
+        self._ahead = ahead
         self._extensions = _extensions_folder(snapshot, files, spec)
         self._jitted: list[str] = []
         self._triton: TritonFolders | None = None
@@ -181,15 +184,8 @@ class Trial:
             self._build = BuildReport(ok=True, seconds=0.0)
             return True
         with self._part("build", "building the kernels"):
-            built = build_kernels(
-                self._snapshot / "kernels",
-                arch=self._crew.environment["sm"] or "cpu",
-                cache=self._crew.kernels_cache,
-                isolation=self._isolation,
-                progress=self._progress,
-                site_packages=self._crew.site_packages,
-                cancel=self._cancel,
-                flags=self._flags,
+            built = self._ahead or self._crew.build(
+                self._snapshot / "kernels", self._progress, self._cancel, self._flags
             )
         if built.killed and self._forgiving:
             raise ProcessLost("A compiler was killed.")

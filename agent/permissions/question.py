@@ -10,7 +10,7 @@ from typing import Any
 
 from agent.permissions.rules import WRITING, Rule, as_pattern, subjects
 from agent.tools.base import ToolProblem
-from agent.tools.edits import Replacement, decode, replace
+from agent.tools.edits import decode, replace, replacements
 from agent.tools.places import Places
 
 _LONGEST_WHY = 300
@@ -85,10 +85,9 @@ def _texts(tool: str, arguments: Mapping[str, Any], places: Places) -> tuple[str
     if tool == "NotebookEdit":
         return "", str(arguments.get("new_source", ""))
     after = before
-    for edit in arguments.get("edits") or [arguments]:
-        old, new = str(edit.get("old_string", "")), str(edit.get("new_string", ""))
+    for change in replacements(arguments):
         try:
-            after = replace(after, Replacement(old, new, bool(edit.get("replace_all", False))))
+            after = replace(after, change)
         except ToolProblem:
-            return old, new
+            return change.old, change.new
     return before, after

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import difflib
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from agent.tools.base import ToolProblem
 
@@ -21,6 +23,16 @@ class Replacement:
     old: str
     new: str
     everywhere: bool = False
+
+
+def replacements(arguments: Mapping[str, Any]) -> list[Replacement]:
+    """Return what a call of Edit or MultiEdit asks for, by its arguments."""
+    return [
+        Replacement(
+            str(each.get("old_string", "")), str(each.get("new_string", "")), bool(each.get("replace_all", False))
+        )
+        for each in arguments.get("edits") or [arguments]
+    ]
 
 
 def decode(content: bytes) -> str:

@@ -17,6 +17,7 @@ from agent.tools.edits import (
     line_end,
     numbered,
     replace,
+    replacements,
     shown,
     with_line_end,
 )
@@ -138,10 +139,7 @@ class Files:
 
     def multi_edit(self, file_path: str, edits: list[dict[str, Any]]) -> str:
         """Make several replacements in one file, all or none."""
-        return self._change(
-            file_path,
-            [Replacement(each["old_string"], each["new_string"], each.get("replace_all", False)) for each in edits],
-        )
+        return self._change(file_path, replacements({"edits": edits}))
 
     def _change(self, file_path: str, changes: list[Replacement]) -> str:
         path = self._places.writable(file_path)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sandbox.build import Built, ExtraFlags, build_kernels
+from sandbox.build import Built, ExtraFlags
 from sandbox.crew import Crew
 from sandbox.isolation import Isolation
 from sandbox.judge_limits import JudgeLimits
@@ -67,16 +67,7 @@ class Study:
 
     def build(self, flags: ExtraFlags | None = None) -> Built:
         """Build the kernels with flags beside the usual ones; what was built so before comes from the cache."""
-        return build_kernels(
-            self.kernels,
-            arch=self.crew.environment["sm"] or "cpu",
-            cache=self.crew.kernels_cache,
-            isolation=self.isolation,
-            progress=self.progress,
-            site_packages=self.crew.site_packages,
-            cancel=self.cancel,
-            flags=flags,
-        )
+        return self.crew.build(self.kernels, self.progress, self.cancel, flags)
 
     def trial(self, flags: ExtraFlags | None = None, plans: Sequence[CasePlan] | None = None) -> Trial:
         """Return the candidate as built with these flags, to be verified by these cases and then timed."""

@@ -129,6 +129,13 @@ def test_the_session_finds_a_correct_candidate_after_a_compile_error(recorded):
     assert "x: float32 [32, 256] contiguous" in profile
 
 
+def test_every_kernel_was_built_before_its_check_was_asked_for(recorded):
+    _, _, folder, _ = recorded
+    stages = [item.event.text for item in read_events(folder) if isinstance(item.event, ev.StageEvent)]
+    assert "building the kernels" in stages
+    assert not [text for text in stages if text.startswith("compiling")]
+
+
 def test_the_best_attempt_is_measured_again_in_full_before_it_is_called_the_best(recorded):
     _, _, folder, _ = recorded
     state = fold(folder)

@@ -140,6 +140,31 @@ def test_a_kill_in_the_middle_of_a_tool_gives_the_call_a_result_on_resuming(sess
         state.apply(item.event)
 
 
+def compilers(engine):
+    """The compilers that the engine has started, all of them below it."""
+    return [each for each in psutil.Process(engine.process.pid).children(recursive=True) if each.name() == "cc1plus"]
+
+
+@pytest.mark.parametrize("how", ["interrupt", "kill"])
+def test_what_is_built_ahead_ends_with_the_run(session, how):
+    """The kernel takes a compiler minutes, so that only an end from outside ends it in time."""
+    loops = "for (int k = 0; k < 2000; ++k) for (int i = 0; i < 1000; ++i)"
+    slow = f"constexpr int spin(int n) {{ {loops} n ^= i; return n; }}\n"
+    slow += "".join(f"constexpr int v{n} = spin({n});\n" for n in range(500))
+    folder = session(make_turn("", ("Write", {"file_path": "kernels/a.cpp", "content": slow})), SLEEP)
+    with EngineProcess(folder) as engine:
+        engine.send(cmd.Run())
+        engine.wait_for(ev.ToolStarted, lambda event: event.name == "Bash")
+        while not (found := compilers(engine)):
+            time.sleep(0.05)
+        if how == "interrupt":
+            engine.send(cmd.Interrupt())
+            engine.wait_for(ev.RunEnded)
+        else:
+            engine.process.kill()
+        assert psutil.wait_procs(found, timeout=60)[1] == []
+
+
 @pytest.mark.parametrize("changed", [False, True])
 def test_what_the_model_saw_before_a_kill_counts_as_seen_unless_it_was_changed(session, changed):
     write = ("Write", {"file_path": "./kernels/a.cpp", "content": "// a"})

@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from sandbox.build import build_kernels
@@ -17,6 +18,9 @@ from sandbox.machine.devices import list_gpus
 from sandbox.verdict import Tier, Verdict
 from tests.bench.row import Row
 from tests.bench.workspace import bench_task, edit, make_workspace
+
+THINKING = 3.0
+"""Seconds between an edit and its Check: what follows the edit in the answer streams, or the model thinks."""
 
 
 def rows(device: str) -> Iterator[Row]:
@@ -42,6 +46,7 @@ def rows(device: str) -> Iterator[Row]:
             yield Row("first quick verdict, baselines included", time.perf_counter() - began, "s")
             quick = [_judge(judge, folder, "quick") for _ in range(3)]
             yield from _parts("quick verdict", quick, 3.0 if cuda else None, usual)
+            yield _built_ahead(judge, folder)
             began = time.perf_counter()
             _judge(judge, folder, "full")
             yield Row("first full verdict, more baselines included", time.perf_counter() - began, "s")
@@ -62,6 +67,24 @@ def _judge(judge: Judge, folder: Path, tier: Tier) -> Verdict:
     verdict = judge.check(folder, tier)
     assert verdict.correct, verdict.reason
     return verdict
+
+
+def _built_ahead(judge: Judge, folder: Path) -> Row:
+    """Ask for a verdict a while after the edit, as a model does, with the kernel built meanwhile and without."""
+    seconds: dict[bool, list[float]] = {True: [], False: []}
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        for ahead in (True, False) * 3:
+            edit(folder)
+            if ahead:
+                thread.submit(judge.build_ahead, folder)
+            time.sleep(THINKING)
+            began = time.perf_counter()
+            verdict = thread.submit(judge.check, folder).result()
+            assert verdict.correct, verdict.reason
+            seconds[ahead].append(time.perf_counter() - began - verdict.seconds.waiting)
+    ours, usual = (sorted(seconds[ahead])[1] for ahead in (True, False))
+    note = f"median of 3; the model takes {THINKING:g} s from the edit to the Check; usual: without"
+    return Row("Check to a quick verdict, built ahead", ours, "s", None, usual, note)
 
 
 def _parts(name: str, verdicts: list[Verdict], budget: float | None, usual: dict[str, float]) -> Iterator[Row]:
