@@ -1,0 +1,95 @@
+"""Modules of public packages on the whole way, each by the commands a developer types; a table of figures at the end.
+
+    python -m tests.gpu.walks --out FOLDER                         all of them, on the first GPU, one after the other
+    python -m tests.gpu.walks --out FOLDER --devices cuda:0 cuda:1 at once, one a device
+    python -m tests.gpu.walks --out FOLDER --devices cpu --python VENV/bin/python llama
+
+For each: its tests, ``hotspots`` of its script, the capture, a session with a played model, the landing in a clone, its tests,
+``hotspots --compare``, undo. Exit code 0: every walk came to its end. ``FOLDER/NAME/log.txt`` holds what each command said.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from queue import Empty, SimpleQueue
+
+from tests.gpu.walks.walk import PLANS, Stopped, Walk
+
+
+def main() -> int:
+    """Walk what was asked for and print the table."""
+    options = _parser().parse_args()
+    plans: SimpleQueue = SimpleQueue()
+    for plan in PLANS:
+        if plan.name in (options.names or [each.name for each in PLANS]):
+            plans.put(plan)
+    walks: list[Walk] = []
+    stopped: dict[str, str] = {}
+
+    def work(device: str) -> None:
+        while True:
+            try:
+                plan = plans.get_nowait()
+            except Empty:
+                return
+            folder = (options.out / plan.name).resolve()
+            folder.mkdir(parents=True)
+            walk = Walk(plan, folder, options.python, device, options.seconds)
+            walks.append(walk)
+            try:
+                walk.go()
+            except Stopped as reason:
+                stopped[plan.name] = str(reason)
+
+    workers = [threading.Thread(target=work, args=(device,)) for device in options.devices]
+    began = time.monotonic()
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    for walk in walks:
+        print("\n".join(_lines(walk, stopped.get(walk.plan.name, ""))), flush=True)
+    print(f"{len(walks) - len(stopped)} of {len(walks)} came to their end in {time.monotonic() - began:.0f} s")
+    return 1 if stopped else 0
+
+
+def _lines(walk: Walk, stopped: str) -> Iterator[str]:
+    yield f"{walk.plan.class_name} of {walk.plan.package} on {walk.before.get('device', walk.device)}"
+    if walk.verdict:
+        gains = {name: f"{r:.2f} [{low:.2f}, {high:.2f}]" for name, (r, low, high) in walk.verdict["speedup"].items()}
+        yield f"  verdict of what landed  reward {walk.verdict['reward']}, times as fast: {json.dumps(gains)}"
+    if walk.comparison:
+        told = walk.comparison
+        each = next(each for each in told["classes"] if each["name"] == walk.plan.class_name)
+        yield f"  share of the time       {each['share_before']:.1%} before, {each['share_now']:.1%} now"
+        yield f"  its forward call        {each['call_us_before']:.1f} us before, {each['call_us_now']:.1f} us now"
+        yield f"  a step                  {told['step_ms_before']:.3f} ms before, {told['step_ms_now']:.3f} ms now"
+        interval = f"[{told['low']:.3f}, {told['high']:.3f}]" if told["low"] else "(too few stretches for an interval)"
+        yield f"  steps                   {told['speedup']:.3f} {interval} times as fast"
+        counts = {name: {key: one[key] for key in ("fused", "original")} for name, one in told["landings"].items()}
+        yield f"  calls                   {json.dumps(counts)}"
+        yield f"  said                    {' '.join([told['conclusion'], *told['notes']])}"
+    yield f"  seconds                 {json.dumps({name: round(took) for name, took in walk.took.items()})}"
+    yield f"  STOPPED: {stopped}" if stopped else "  tests green before and after, undone to the byte"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.gpu.walks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("names", nargs="*", choices=[*(plan.name for plan in PLANS), []], help="which (default: all)")
+    parser.add_argument("--out", type=Path, required=True, help="a new folder")
+    parser.add_argument("--devices", nargs="+", default=["cuda:0"], help="cuda:N or cpu; each takes a walk at a time")
+    parser.add_argument("--python", default=sys.executable, help="the projects' interpreter")
+    parser.add_argument("--seconds", type=float, default=10.0, help="how long each script is watched")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
