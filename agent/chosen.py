@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from agent.replay import RECORDINGS
-from agent.session import SESSION_FILE, find_session, list_sessions
+from agent.session import SESSION_FILE, find_session, session_folders
 from sandbox.errors import UsageError
 
 
@@ -19,7 +19,7 @@ def chosen_sessions(names: Sequence[str], home: Path, *, everything: bool = Fals
         UsageError: None is named, or there is none of that name.
     """
     if everything:
-        return [summary.folder for summary in reversed(list_sessions(home))]
+        return session_folders(home)[::-1]
     if not names:
         raise UsageError("No session is named.", where="command line", next_step="Name some, 'last', or say --all.")
     return list(dict.fromkeys(_folder(home, name) for name in names))

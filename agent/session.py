@@ -15,7 +15,7 @@ import secrets
 import shutil
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import metadata
@@ -146,6 +146,11 @@ def open_session(folder: Path) -> Session:
         raise UsageError(f"This is not a session that can be read: {error}.", where=str(path)) from error
 
 
+def session_folders(home: Path) -> list[Path]:
+    """Return the folders of all sessions, newest first."""
+    return sorted((p.parent for p in (home / "sessions").glob(f"*/{SESSION_FILE}")), reverse=True)
+
+
 def find_session(home: Path, name: str) -> Path:
     """Return the folder of a session: ``last`` (used), a path, or the beginning of its id or of its folder's name.
 
@@ -154,7 +159,7 @@ def find_session(home: Path, name: str) -> Path:
     """
     if "/" in name and (Path(name) / SESSION_FILE).is_file():
         return Path(name).resolve()
-    folders = list(_folders(home))
+    folders = session_folders(home)
     if name == "last" and folders:
         return max(folders, key=lambda folder: (_changed(folder), open_session(folder).created))
     found = [f for f in folders if f.name.startswith(name) or _id(f).startswith(name)]
@@ -172,7 +177,7 @@ def find_session(home: Path, name: str) -> Path:
 def list_sessions(home: Path) -> list[SessionSummary]:
     """Return a summary of every readable session, newest first."""
     summaries = []
-    for folder in _folders(home):
+    for folder in session_folders(home):
         try:
             summaries.append(summarise(folder))
         except UsageError:
@@ -251,16 +256,16 @@ def prune(home: Path, *, older_than_days: float, landed_too: bool = False) -> li
     return pruned
 
 
-def name_model(folder: Path, model: str, api_base: str) -> None:
-    """Let a session that is resumed ask another model from now on; an empty ``api_base`` is the provider's own.
+def change_settings(folder: Path, changes: Mapping[str, Any]) -> None:
+    """Let a session that is resumed go on with other settings, such as another model or other limits.
 
     Raises:
-        UsageError: The folder holds no session.
+        UsageError: The folder holds no session, or a value cannot be that setting's.
     """
-    open_session(folder)
+    settings = open_session(folder).settings.to_json()
     path = folder / SESSION_FILE
     data = json.loads(path.read_text())
-    data["settings"].update(model=model, api_base=api_base)
+    data["settings"] = Settings.from_json({**settings, **changes}).to_json()
     write_atomically(path, json.dumps(data, indent=1).encode())
 
 
@@ -283,10 +288,6 @@ def versions() -> dict[str, str]:
         except metadata.PackageNotFoundError:
             found[package] = "unknown"
     return found
-
-
-def _folders(home: Path) -> list[Path]:
-    return sorted((p.parent for p in (home / "sessions").glob(f"*/{SESSION_FILE}")), reverse=True)
 
 
 def _changed(folder: Path) -> float:

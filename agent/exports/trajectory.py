@@ -20,6 +20,7 @@ from agent.session import Session, open_session
 from agent.state import Judged, SessionState
 from agent.store import NewerFormat, StoredEvent, read_events
 from agent.tokens import whole_prompts
+from sandbox.errors import UsageError
 from sandbox.reward import FAILED
 from sandbox.verdict import Verdict
 
@@ -142,7 +143,7 @@ def read_trajectory(folder: Path, note: Note) -> Trajectory:
     """Read a session; one of a newer version is read as far as it is known, and that is noted.
 
     Raises:
-        UsageError: The folder holds no session.
+        UsageError: The folder holds no session, or one whose events do not say what they should.
     """
     session = open_session(folder)
     with warnings.catch_warnings(record=True) as caught:
@@ -152,7 +153,12 @@ def read_trajectory(folder: Path, note: Note) -> Trajectory:
         note("An event of a kind that a newer version knows is left out.")
     if session.format != ev.FORMAT:
         note(f"A session has the format {session.format}; this version writes {ev.FORMAT}.")
-    trajectory = _folded(session, stored)
+    try:
+        trajectory = _folded(session, stored)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise UsageError(
+            f"This session's events cannot be understood: {type(error).__name__} {error}.", where=str(folder)
+        ) from error
     for turn in trajectory.turns:
         if not turn.proven:
             note("A prompt is not proven to be what was sent: its hash differs.")

@@ -15,7 +15,7 @@ from agent.chosen import chosen_sessions
 from agent.exports import FORMATS
 from agent.exports.atif import file_name
 from agent.exports.plain import with_objects
-from agent.exports.trajectory import read_trajectory
+from agent.exports.trajectory import Note, Trajectory, read_trajectory
 from agent.store import write_atomically
 from app.commands.options import settings_from
 from sandbox.errors import EnvironmentFault, ExitCode, UsageError
@@ -44,7 +44,7 @@ def export(options: argparse.Namespace) -> ExitCode:
         notes[text] += 1
 
     folders = chosen_sessions(options.sessions, settings_from(options).home, everything=options.all)
-    rows = FORMATS[options.format]((read_trajectory(folder, note) for folder in folders), note)
+    rows = FORMATS[options.format](_read(folders, note, skip=options.all), note)
     if options.arguments == "objects":
         rows = map(_with_objects, rows)
     count = _write(rows, options)
@@ -53,6 +53,17 @@ def export(options: argparse.Namespace) -> ExitCode:
     for text, times in notes.items():
         print(f"  {times} × {text}", file=sys.stderr)
     return ExitCode.OK if count else ExitCode.FAILED
+
+
+def _read(folders: Iterable[Path], note: Note, *, skip: bool) -> Iterator[Trajectory]:
+    """Yield the sessions; one that cannot be read is an error where it was named, and is noted where all were."""
+    for folder in folders:
+        try:
+            yield read_trajectory(folder, note)
+        except UsageError:
+            if not skip:
+                raise
+            note("A session cannot be read.")
 
 
 def _with_objects(row: dict[str, Any]) -> dict[str, Any]:

@@ -72,11 +72,15 @@ class Report:
 
 def episodes_of(folders: Iterable[Path], choice: Choice, report: Report) -> Iterator[Episode]:
     """Yield the episodes of stored sessions; the report is told what became of each as it is read."""
+    seen = set[str]()
     for folder in folders:
         episode, why = _read(folder, choice, report.note)
+        if episode is not None and episode.id in seen:
+            episode, why = None, "It is a copy of another session that is read."
         if episode is None:
             report.left_out.append({"session": folder.name, "why": why})
             continue
+        seen.add(episode.id)
         report.episodes.append(
             {
                 "session": folder.name,
@@ -96,8 +100,6 @@ def _read(folder: Path, choice: Choice, note: Note) -> tuple[Episode | None, str
         trajectory = read_trajectory(folder, note)
     except WarpsmithError as error:
         return None, error.what
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:  # a file of somebody else's making
-        return None, f"It cannot be read: {type(error).__name__} {error}."
     if why := _no_episode(trajectory) or choice.excluded.why(trajectory):
         return None, why
     tokens = tokens_of(trajectory, choice.target)
@@ -110,7 +112,11 @@ def _no_episode(trajectory: Trajectory) -> str:
         return "It replays another session, which is the one to learn from."
     if trajectory.state.running and is_open(session.folder):
         return "It is still going on."
-    return "" if trajectory.turns else "No model answered in it."
+    if not trajectory.turns:
+        return "No model answered in it."
+    if not all(turn.proven for turn in trajectory.turns):
+        return "It is torn: what the model was asked cannot be made again as it was sent."
+    return ""
 
 
 def _episode(trajectory: Trajectory, tokens: Tokens, choice: Choice, note: Note) -> Episode:

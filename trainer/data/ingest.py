@@ -122,7 +122,7 @@ def _lines(report: Report, out: Path | None) -> Iterator[str]:
     count, tokens = len(report.episodes), sum(entry["tokens"] for entry in report.episodes)
     actions = sum(entry["actions"] for entry in report.episodes)
     yield f"{_counted(count, 'episode')}, {tokens:,} tokens, {actions:,} of them the policy's."
-    for stage in Stage:
+    for stage in Stage if count else ():
         yield f"  {stage:6} {report.entering(stage):>4} of {count}"
         yield from (f"              {times} × {why}" for why, times in report.refused(stage).most_common())
     if report.left_out:

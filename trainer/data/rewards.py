@@ -46,7 +46,7 @@ def earned(trajectory: Trajectory, *, decisions: bool = True) -> Earned:
         "judged": judged,
         "decision": decision if decisions else 0.0,
         "decided": said,
-        "tier": best.verdict.tier if best else "",
+        "tier": _tier(again.state, best),
         "attempt": best.attempt if best else None,
         "placements": _placements(best),
         "stored": _stored(trajectory, best),
@@ -104,6 +104,12 @@ def _decision(state: SessionState, best: Judged | None) -> tuple[float, str]:
     if best is not None and decided(state, best.attempt) == "rejected":
         return REJECTED, "rejected"
     return 0.0, ""
+
+
+def _tier(state: SessionState, best: Judged | None) -> str:
+    """Return the tier that the reward comes from; empty where nothing was judged."""
+    last = best or (state.judged[-1] if state.judged else None)
+    return last.verdict.tier if last else ""
 
 
 def _placements(best: Judged | None) -> int:

@@ -37,8 +37,8 @@ class Target:
         Raises:
             UsageError: There is none.
         """
-        tokenizer, hashes = load_tokenizer(folder), read_hashes(folder)
-        return cls(tokenizer, hashes.tokenizer_sha256, hashes.chat_template_sha256)
+        hashes = read_hashes(folder)
+        return cls(load_tokenizer(folder), hashes.tokenizer_sha256, hashes.chat_template_sha256)
 
     @cached_property
     def size(self) -> int:

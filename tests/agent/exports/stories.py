@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ TOOLS = [
 ]
 Call = tuple[str, str, str]
 """A call: id, tool, arguments as text."""
+Encode = Callable[[str], Sequence[int]]
 
 
 class Story:
@@ -38,12 +39,16 @@ class Story:
 
     Args:
         ids: Whether its server gives token ids and log-probabilities.
+        encode: What its server makes token ids by.
     """
 
-    def __init__(self, *, ids: bool = False, opening: str = "Make `Shifted` faster.") -> None:
+    def __init__(
+        self, *, ids: bool = False, opening: str = "Make `Shifted` faster.", encode: Encode | None = None
+    ) -> None:
         self.events: list[ev.Event] = []
         self.state = SessionState()
         self._ids = ids
+        self._encode = encode or _encoded
         self._tokens = PromptTokens()
         self._prompt = list(range(10))
         self.add(ev.SessionStarted(task={}, model="local/policy", device="cpu", versions={}, files={}))
@@ -62,7 +67,7 @@ class Story:
         last = max((n for n, message in enumerate(messages) if message["role"] == "assistant"), default=len(messages))
         kept = [*messages[:2], {"role": "user", "content": summary}, *messages[max(2, last) :]]
         self.add(ev.Compacted(messages=kept, tokens_before=100, tokens_after=50))
-        self._prompt = [*range(10), 998, *_encoded(summary)]
+        self._prompt = [*range(10), 998, *self._encode(summary)]
 
     def say(self, text: str, origin: Any = "notice") -> None:
         """Tell the model something."""
@@ -77,7 +82,7 @@ class Story:
                 {"id": i, "type": "function", "function": {"name": name, "arguments": arguments}}
                 for i, name, arguments in calls
             ]
-        written = _encoded(json.dumps(message)) if self._ids else None
+        written = [*self._encode(json.dumps(message))] if self._ids else None
         kept, new = self._tokens.shorten(self._prompt) if self._ids else (0, None)
         event = ev.ModelTurn(
             turn=self.state.turns + 1,
@@ -138,7 +143,7 @@ class Story:
         return session
 
     def _hear(self, text: str) -> None:
-        self._prompt = self._prompt + _encoded(text)
+        self._prompt = [*self._prompt, *self._encode(text)]
 
 
 def _encoded(text: str) -> Sequence[int]:
