@@ -141,6 +141,8 @@ class Judging:
         for task in (self._opened, self._original, self._ahead):
             if task is not None:
                 task.cancel()
+        if self._judge is not None:
+            self._judge.give_up()
         idle = asyncio.wrap_future(self._thread.submit(lambda: None))
         await asyncio.wait([idle], timeout=CLOSE_SECONDS)
         while not idle.done():  # the judge waits for a process of its own: what it waits for has to go

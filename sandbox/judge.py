@@ -72,6 +72,7 @@ class Judge:
         self._progress = progress
         self._limits = limits or JudgeLimits()
         self._cancel: threading.Event | None = None
+        self._given_up = threading.Event()
         self._work: Path | None = None
         self._crew: Crew | None = None
         self._guards = 0
@@ -317,6 +318,10 @@ class Judge:
         finally:
             self._cancel = None
 
+    def give_up(self) -> None:
+        """Wait for nothing any more: whoever waits for the device in another thread gets ``Cancelled``. Then ``close``."""
+        self._given_up.set()
+
     def _opened(self) -> tuple[Crew, Path]:
         if self._crew is None or self._work is None:
             raise RuntimeError("the judge is not open")
@@ -339,5 +344,5 @@ class Judge:
         return TaskIdentity(self.spec.id, source, crew.accepted.get("precision", self.spec.precision), self.spec.policy)
 
     def _check_cancel(self) -> None:
-        if self._cancel is not None and self._cancel.is_set():
+        if self._given_up.is_set() or (self._cancel is not None and self._cancel.is_set()):
             raise Cancelled

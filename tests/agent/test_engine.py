@@ -20,6 +20,8 @@ from agent.events import EndReason
 from agent.session import create_session
 from agent.state import SessionState
 from agent.store import read_events
+from sandbox.machine.pool import Pool
+from sandbox.progress import silent
 from tests.agent.support import make_recording, make_settings, make_spec, make_turn
 from tests.servers.engine_process import EngineProcess
 from tests.servers.openai_server import Call, OpenAIServer, Reply
@@ -54,6 +56,21 @@ def folded(folder):
 
 def kinds(folder):
     return [item.event.type for item in read_events(folder)]
+
+
+@pytest.mark.parametrize("run", [False, True])
+def test_an_engine_that_waits_for_the_device_ends_at_once_when_it_is_told_to(session, tmp_path, monkeypatch, run):
+    monkeypatch.setenv("WARPSMITH_POOL", str(tmp_path / "pool"))
+    with Pool("cpu", "other:Task", lambda: None).exclusive("profile", "timing", silent):
+        with EngineProcess(session(SLEEP, DONE)) as engine:
+            engine.wait_for(ev.StageEvent, lambda event: "waiting for pid" in event.text)
+            if run:
+                engine.send(cmd.Run())
+                engine.wait_for(ev.ToolStarted)
+            engine.send(cmd.Close())
+            assert engine.finish() == 0
+    assert b"Traceback" not in engine.errors
+    assert b"never retrieved" not in engine.errors
 
 
 def test_a_whole_run_over_http_is_on_disk_as_it_was_on_the_pipe(tmp_path):
