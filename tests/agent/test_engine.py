@@ -61,14 +61,14 @@ def kinds(folder):
 @pytest.mark.parametrize("run", [False, True])
 def test_an_engine_that_waits_for_the_device_ends_at_once_when_it_is_told_to(session, tmp_path, monkeypatch, run):
     monkeypatch.setenv("WARPSMITH_POOL", str(tmp_path / "pool"))
-    with Pool("cpu", "other:Task", lambda: None).exclusive("profile", "timing", silent):
-        with EngineProcess(session(SLEEP, DONE)) as engine:
-            engine.wait_for(ev.StageEvent, lambda event: "waiting for pid" in event.text)
-            if run:
-                engine.send(cmd.Run())
-                engine.wait_for(ev.ToolStarted)
-            engine.send(cmd.Close())
-            assert engine.finish() == 0
+    busy = Pool("cpu", "other:Task", lambda: None).exclusive("profile", "timing", silent)
+    with busy, EngineProcess(session(SLEEP, DONE)) as engine:
+        engine.wait_for(ev.StageEvent, lambda event: "waiting for pid" in event.text)
+        if run:
+            engine.send(cmd.Run())
+            engine.wait_for(ev.ToolStarted)
+        engine.send(cmd.Close())
+        assert engine.finish() == 0
     assert b"Traceback" not in engine.errors
     assert b"never retrieved" not in engine.errors
 
