@@ -25,8 +25,8 @@ PIPED_WIDTH = 150
 LEAST_SHARE = 0.001
 
 
-def run_lines(recording: Recording, pace: Pace) -> list[str]:
-    """Say what ran, at which pace, where the time went, and what recording cost."""
+def run_lines(recording: Recording, pace: Pace, others: float = 0.0) -> list[str]:
+    """Say what ran, at which pace, where the time went, what recording cost, and how many processors others took."""
     first = recording.processes[0]
     count = len(recording.processes)
     lines = [f"on     {first.gpu or 'cpu'}, torch {first.torch}, {count} process{'es' if count > 1 else ''}"]
@@ -38,9 +38,16 @@ def run_lines(recording: Recording, pace: Pace) -> list[str]:
         lines.append("time   " + ", ".join(f"{percent(part.device / whole)} {name}" for name, part in parts.items()))
     if pace.overhead is not None:
         lines.append(f"cost   {_cost(pace.overhead, first.left_alone)}")
+    if others:
+        lines.append(f"busy   {busy_text(others)}")
     if first.elsewhere:
         lines.append(f"note   {first.elsewhere} module calls of other threads are in no figure")
     return lines
+
+
+def busy_text(others: float) -> str:
+    """Say what it means that other programs kept so many processors busy."""
+    return f"other programs kept {others:.1f} processors busy meanwhile: times are too long, and shares less sure"
 
 
 def ranking_tables(

@@ -104,7 +104,7 @@ def as_text(ranking: Ranking) -> str:
     screen = sys.stdout.isatty()
     width = shutil.get_terminal_size().columns if screen else PIPED_WIDTH
     tables = ranking_tables(ranking.hotspots, ranking.gains, width=width, colour=screen, root=Path.cwd())
-    return "\n".join([*run_lines(ranking.recording, ranking.pace), "", tables])
+    return "\n".join([*run_lines(ranking.recording, ranking.pace, ranking.run.others), "", tables])
 
 
 def _require_sound(options: argparse.Namespace) -> None:
@@ -181,6 +181,10 @@ def _run(words: Sequence[str], settings: Settings, limits: Limits, save: Path | 
 def _tell_end(end: RunEnd) -> None:
     how = "ended, as Ctrl-C ends it" if end.status is None else in_words(end.status)
     narrate(f"the command ran for {end.seconds:.1f} s: {how}")
+    if end.others:
+        from app.hotspots_report import busy_text
+
+        narrate(busy_text(end.others))
 
 
 def _own_folder(save: Path) -> Path:
@@ -197,6 +201,11 @@ def _own_folder(save: Path) -> Path:
 
 def _measured(ranking: Ranking, count: int, settings: Settings) -> Ranking:
     """Return the ranking with what there is to gain in its first classes, and keep that."""
+    if count:
+        first = [f"{each.share:.1%} {each.name}" for each in ranking.hotspots if each.origin != "torch"][:3]
+        narrate(
+            f"{', '.join(first)}; now measuring what there is to gain (Ctrl-C: the list as it is; --measure 0: never)"
+        )
     how = Measuring(count, MEASURING_SECONDS, settings.device, settings.isolation, settings.cache)
     measured = ranking.with_gains(measure_gains(ranking.hotspots, ranking.captures, how, narrate))
     keep_gains(measured)

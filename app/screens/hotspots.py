@@ -68,7 +68,7 @@ class HotspotsScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         """Make the layout."""
         yield Static(f"◆ What takes the time in: {clean(self._ranking.run.text)}", id="hotspots-title", markup=False)
-        lines = run_lines(self._ranking.recording, self._ranking.pace)
+        lines = run_lines(self._ranking.recording, self._ranking.pace, self._ranking.run.others)
         yield Static("\n".join(map(clean, lines)), id="hotspots-run", markup=False)
         with Horizontal(id="hotspots-body"):
             with Vertical(id="hotspots-list", classes="pane"):

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sandbox.capture import resolve_capture
-from sandbox.errors import WarpsmithError
+from sandbox.errors import ToldToEnd, WarpsmithError
 from sandbox.hotspots.rank import Hotspot
 from sandbox.isolation import best_isolation
 from sandbox.judge import Judge
@@ -23,6 +23,8 @@ from sandbox.timing.profile_report import COMPILE
 from sandbox.timing.profiling import EAGER
 
 Say = Callable[[str], None]
+_NO_TRUST = "times are not to be trusted"
+"""Is in the note of an original that could not be timed because the machine was busy."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,9 @@ def measure_gains(
 ) -> dict[str, Gain]:
     """Return what there is to gain in the first classes that can be opened, by their ``module:Class``.
 
+    The project's own come first: those can be edited. On a machine that turns out to be busy the rest is left out, since
+    every class would take minutes and come to nothing; so it is where the developer has had enough.
+
     Args:
         hotspots: The largest share first.
         captures: The folder of each class's capture, by ``module:Class``.
@@ -91,16 +96,26 @@ def measure_gains(
     """
     found: dict[str, Gain] = {}
     end = time.monotonic() + how.seconds
-    chosen = [hotspot for hotspot in hotspots if not hotspot.unopened][: how.count]
+    opened = [hotspot for hotspot in hotspots if not hotspot.unopened]
+    chosen = sorted(opened, key=lambda each: each.origin != "project")[: how.count]
+    skipped = ""
     for number, each in enumerate(chosen, 1):
         left = end - time.monotonic()
-        if each.key not in captures:
-            found[each.key] = Gain(unknown="it was not captured")
+        if skipped or each.key not in captures:
+            found[each.key] = Gain(unknown=skipped or "it was not captured")
         elif left <= 0:
             found[each.key] = Gain(unknown="there was no time left")
         else:
             called = f"{each.name} ({number} of {len(chosen)})"
-            found[each.key] = _measure(captures[each.key], each, how, left, _speaking_of(called, say))
+            try:
+                found[each.key] = _measure(captures[each.key], each, how, left, _speaking_of(called, say))
+            except ToldToEnd:
+                raise
+            except KeyboardInterrupt:
+                skipped = "interrupted"
+                found[each.key] = Gain(unknown=skipped)
+            if _NO_TRUST in found[each.key].unknown:
+                skipped = "the machine is busy, see above"
     return found
 
 

@@ -23,7 +23,11 @@ SCHEMA = "warpsmith.hotspots/1"
 
 @dataclass(frozen=True)
 class Run:
-    """What was run: the command as it was typed, where, for how long, and how it ended."""
+    """What was run: the command as it was typed, where, for how long, how it ended, and beside what.
+
+    Attributes:
+        others: How many processors other programs kept busy meanwhile; 0 where that does not matter.
+    """
 
     words: tuple[str, ...]
     text: str
@@ -33,6 +37,7 @@ class Run:
     steps: int
     status: int | None
     took: float
+    others: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -71,6 +76,7 @@ class Ranking:
             "command": self.run.text,
             "status": self.run.status,
             "seconds": self.run.took,
+            "others": self.run.others,
             "device": first.gpu or "cpu",
             "torch": first.torch,
             "processes": len(self.recording.processes),
@@ -92,9 +98,8 @@ class Ranking:
 
 def keep_run(folder: Path, words: Sequence[str], command: Command, python: str, limits: Limits, end: RunEnd) -> None:
     """Write beside a recording what was run, so that it can be run again."""
-    run = Run(
-        tuple(words), command.text, str(Path.cwd()), python, limits.seconds, limits.steps, end.status, end.seconds
-    )
+    watched = (limits.seconds, limits.steps, end.status, end.seconds, end.others)
+    run = Run(tuple(words), command.text, str(Path.cwd()), python, *watched)
     (folder / RUN_FILE).write_text(json.dumps(dataclasses.asdict(run), indent=1))
 
 
@@ -106,7 +111,7 @@ def read_run(folder: Path) -> Run:
     """
     try:
         data = json.loads((folder / RUN_FILE).read_bytes())
-        known = {each.name: data[each.name] for each in dataclasses.fields(Run)}
+        known = {each.name: data[each.name] for each in dataclasses.fields(Run) if each.name in data}
         return Run(**{**known, "words": tuple(map(str, known["words"])), "directory": str(known["directory"])})
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise UsageError(

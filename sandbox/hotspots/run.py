@@ -14,6 +14,7 @@ import psutil
 from sandbox.errors import EnvironmentFault, ToldToEnd
 from sandbox.hotspots.command import Command, environment_of
 from sandbox.hotspots.folder import STOP
+from sandbox.hotspots.others import OthersWatch
 from sandbox.hotspots.recording import Recording, read_recording
 from sandbox.processes import descendants, kill_all
 
@@ -48,10 +49,12 @@ class RunEnd:
     Attributes:
         status: The command's exit status where it ended by itself; None where it was ended.
         seconds: From its start to its end.
+        others: How many processors other programs kept busy while it was watched; 0 where that does not matter.
     """
 
     status: int | None
     seconds: float
+    others: float = 0.0
 
 
 def watch(command: Command, folder: Path, limits: Limits, say: Say) -> RunEnd:
@@ -77,19 +80,21 @@ def watch(command: Command, folder: Path, limits: Limits, say: Say) -> RunEnd:
         )
     except OSError as error:
         raise EnvironmentFault(f"The command does not start: {error.strerror}.", where=command.text) from error
+    others = OthersWatch()
     try:
-        ended = _watched(process, folder, limits, say)
+        ended = _watched(process, folder, limits, say, others)
+        busy = others.processors()
         if not ended:
             _let_finish(process, folder)
-        return RunEnd(process.returncode if ended else None, time.monotonic() - started)
+        return RunEnd(process.returncode if ended else None, time.monotonic() - started, busy)
     finally:
         _end(process)
 
 
-def _watched(process: subprocess.Popen[bytes], folder: Path, limits: Limits, say: Say) -> bool:
+def _watched(process: subprocess.Popen[bytes], folder: Path, limits: Limits, say: Say, others: OthersWatch) -> bool:
     """Follow the command; a first Ctrl-C means that the developer has seen enough, if there is anything to rank by then."""
     try:
-        return _follow(process, folder, limits, say)
+        return _follow(process, folder, limits, say, others)
     except ToldToEnd:
         raise
     except KeyboardInterrupt:
@@ -99,7 +104,7 @@ def _watched(process: subprocess.Popen[bytes], folder: Path, limits: Limits, say
         return False
 
 
-def _follow(process: subprocess.Popen[bytes], folder: Path, limits: Limits, say: Say) -> bool:
+def _follow(process: subprocess.Popen[bytes], folder: Path, limits: Limits, say: Say, others: OthersWatch) -> bool:
     """Wait until the command has ended (True), or was watched for long enough (False)."""
     called: float | None = None
     warm: float | None = None
@@ -117,6 +122,7 @@ def _follow(process: subprocess.Popen[bytes], folder: Path, limits: Limits, say:
             return False
         if now - told > _TELL_SECONDS:
             told = now
+            others.look()
             say(_progress(now, called, warm, recording))
         time.sleep(_LOOK_SECONDS)
     return True

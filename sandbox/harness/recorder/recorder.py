@@ -6,11 +6,13 @@ import functools
 import itertools
 import multiprocessing
 import os
+import sys
 import threading
 import time
 import traceback
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Set, TypeVar
+from types import TracebackType
+from typing import Any, Callable, Dict, List, Optional, Set, Type, TypeVar
 
 import torch
 from torch import nn
@@ -51,6 +53,17 @@ def _harmless(hook: _Hook) -> _Hook:
             self.give_up(traceback.format_exc())
 
     return guarded  # type: ignore[return-value]
+
+
+def _end_without_traceback() -> None:
+    """Let the Ctrl-C that ends the program once it was watched for long enough not tell where it was just then."""
+    theirs = sys.excepthook
+
+    def hook(kind: Type[BaseException], error: BaseException, trace: Optional[TracebackType]) -> None:
+        if not issubclass(kind, KeyboardInterrupt):
+            theirs(kind, error, trace)
+
+    sys.excepthook = hook
 
 
 class Recorder:
@@ -187,6 +200,8 @@ class Recorder:
         if self._thread is None or self.off or threading.get_ident() != self._thread:
             return
         self.off = self.complete = True
+        if (self.folder / STOP).exists():
+            _end_without_traceback()
         try:
             if self.windows.past:
                 del self._marks[self._whole :]  # a step that did not come to its end

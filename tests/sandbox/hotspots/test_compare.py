@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from app.hotspots_report import run_lines
 from sandbox.hotspots.compare import compare
 from sandbox.hotspots.pace import pace_of
 from sandbox.hotspots.rank import rank
@@ -99,3 +100,13 @@ def test_what_recording_costs_is_told_by_neighbours() -> None:
     assert pace.overhead == pytest.approx(0.5)
     assert pace.step_ms == pytest.approx(100.0)
     assert pace.steps == 20
+
+
+def test_a_busy_machine_is_said() -> None:
+    quiet = ranking(1.0, 1.1, 0.9)
+    busy = replace(quiet, run=replace(quiet.run, others=1.3))
+    assert not any("other programs" in note for note in compare(quiet, quiet).notes)
+    assert any("1.3 processors busy before, 0.0 now" in note for note in compare(busy, quiet).notes)
+    assert any(
+        "1.3 processors busy meanwhile" in line for line in run_lines(busy.recording, busy.pace, busy.run.others)
+    )

@@ -1,0 +1,72 @@
+"""What other programs take of the processors while a command is watched, and that the end of it is quiet."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from sandbox.hotspots.command import parse_command
+from sandbox.hotspots.others import OthersWatch
+from sandbox.hotspots.recording import read_recording
+from sandbox.hotspots.run import Limits, watch
+
+BURN = "import time\nend = time.monotonic() + 60\nwhile time.monotonic() < end: pass"
+ENDLESS = """\
+import torch
+from net.blocks import Net
+
+net = Net()
+with torch.no_grad():
+    while True:
+        net(torch.zeros(2, 16))
+"""
+
+
+def _burner(parent: str) -> subprocess.Popen[bytes]:
+    """Start what keeps a processor busy: as our child, or as nobody's, which tells its pid."""
+    if parent == "ours":
+        return subprocess.Popen([sys.executable, "-c", BURN])
+    code = f"import subprocess, sys; print(subprocess.Popen([sys.executable, '-c', {BURN!r}], stdout=2).pid)"
+    return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+
+
+def test_what_ours_have_of_the_processors_is_not_told_and_what_others_have_is() -> None:
+    watch = OthersWatch()
+    ours = _burner("ours")
+    try:
+        time.sleep(2.0)
+        watch.look()
+    finally:
+        ours.kill()
+        ours.wait()
+    assert sum(watch._ours.values()) - watch._had > 0.2, "a process of ours was not counted as ours"
+    starter = _burner("nobody's")
+    assert starter.stdout is not None
+    other = psutil.Process(int(starter.stdout.read()))
+    starter.wait()
+    try:
+        watch, began, before = OthersWatch(), time.monotonic(), sum(other.cpu_times()[:2])
+        time.sleep(2.0)
+        busy = watch.processors()
+        burnt = (sum(other.cpu_times()[:2]) - before) / (time.monotonic() - began)
+    finally:
+        other.kill()
+    assert busy >= min(0.25, 0.8 * burnt)
+
+
+@pytest.mark.timeout(120)
+def test_a_script_that_was_watched_for_long_enough_ends_without_a_traceback(
+    project: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (project / "serve.py").write_text(ENDLESS)
+    folder = tmp_path / "recording"
+    folder.mkdir()
+    end = watch(parse_command([sys.executable, "-W", "ignore", "serve.py"]), folder, Limits(steps=20), lambda _: None)
+    assert end.status is None
+    assert read_recording(folder).processes[0].complete
+    assert "Traceback" not in capfd.readouterr().err
