@@ -95,8 +95,10 @@ _HARMLESS = (
     python(
         "leaves a daemon",
         "",
-        "import os\n        if os.fork() == 0:\n            os.setsid()\n            if os.fork() == 0:\n"
-        "                import time; time.sleep(1e6)\n            os._exit(0)\n        os.wait()",
+        "import os\n        if not hasattr(self, 'left'):  # one at each call would take the memory of hundreds\n"
+        "            self.left = True\n            if os.fork() == 0:\n                os.setsid()\n"
+        "                if os.fork() == 0:\n                    import time; time.sleep(1e6)\n"
+        "                os._exit(0)\n            os.wait()",
     ),
     python("leaves a thread", "", "import threading, time; threading.Thread(target=time.sleep, args=(1e6,), "
            "daemon=True).start() if not hasattr(self, 'left') else None; self.left = True"),

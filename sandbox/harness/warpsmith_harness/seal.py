@@ -41,7 +41,7 @@ _LEANT_ON: Tuple[Tuple[Any, str], ...] = (
     (gc, "disable enable collect"),
     (zlib, "crc32"),
     (ctypes, "memmove memset CDLL"),
-    (torch, "empty empty_strided equal zeros no_grad frombuffer isfinite set_num_threads get_num_threads"),
+    (torch, "empty empty_strided equal zeros sum no_grad frombuffer isfinite set_num_threads get_num_threads"),
     (torch.Tensor, "clone copy_ detach data_ptr numel element_size contiguous resolve_conj resolve_neg stride"),
     (torch.cuda, "synchronize Event Stream current_stream stream set_device"),
     (torch.cuda.Event, "record synchronize query elapsed_time wait"),
