@@ -9,6 +9,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -18,10 +19,10 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
-from sandbox.errors import EnvironmentFault, WarpsmithError
+from sandbox.errors import EnvironmentFault, InternalError, WarpsmithError
 from trainer.policy.model import PolicyModel
 from trainer.rollout.drawing import Sampling, draw, randomness
-from trainer.rollout.kv import KeptPrefixes, joined, length, mask_of, rows
+from trainer.rollout.kv import KeptPrefixes, argument_of, joined, length, mask_of, rows
 
 Turn = Callable[[str], AbstractContextManager[float]]
 """Gives the device for a while; see ``DeviceTurns.turn``."""
@@ -111,6 +112,7 @@ class Generator:
     def __init__(self, policy: PolicyModel, ends: Sequence[int], turn: Turn, *, batch: int, kept_tokens: int) -> None:
         self._policy = policy
         self._network: Any = policy.network
+        self._cache_as = argument_of(policy.base)
         self._device = policy.device
         self._ends = frozenset(ends)
         self._turn = turn
@@ -158,6 +160,9 @@ class Generator:
                 self._make_room()
             except WarpsmithError as error:
                 self._fail(error)
+            except Exception as error:  # noqa: BLE001 - the boundary of the thread: whoever waits is told
+                traceback.print_exc()
+                self._fail(InternalError(f"The policy could not be asked: {type(error).__name__}: {error}."))
         self._fail(EnvironmentFault(_CLOSING))
 
     def _take(self) -> bool:
@@ -180,7 +185,7 @@ class Generator:
         request.cached = length(cache)
         ids = torch.tensor([request.prompt[request.cached :]], device=self._device)
         for piece in ids.split(_READ_AT_ONCE, dim=1):
-            logits = self._network(input_ids=piece, past_key_values=cache, use_cache=True, logits_to_keep=1).logits
+            logits = self._network(input_ids=piece, **{self._cache_as: cache}, use_cache=True, logits_to_keep=1).logits
         row = _Row(request, list(request.prompt), randomness(request.sampling, len(request.prompt), self._device))
         self._cache = joined([self._cache, cache]) if self._rows else cache
         self._rows.append(row)
@@ -193,7 +198,7 @@ class Generator:
             input_ids=torch.tensor([[row.ids[-1]] for row in self._rows], device=self._device),
             attention_mask=mask_of(read + 1, length(self._cache) + 1),
             position_ids=read[:, None],
-            past_key_values=self._cache,
+            **{self._cache_as: self._cache},
             use_cache=True,
         ).logits
         self._draw(logits[:, -1], self._rows)

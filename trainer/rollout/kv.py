@@ -6,8 +6,10 @@ Rows of a batch are padded on the left, so that all of them end at the same plac
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,6 +17,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import pad
 from transformers import DynamicCache
+
+
+def argument_of(model: Any) -> str:
+    """Return what a model's forward calls the cache: releases of transformers differ."""
+    return "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"
 
 
 def length(cache: DynamicCache) -> int:

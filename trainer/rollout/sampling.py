@@ -12,7 +12,7 @@ from transformers import DynamicCache
 
 from trainer.policy.model import PolicyModel
 from trainer.rollout.drawing import Sampling, draw, end_ids, randomness
-from trainer.rollout.kv import length, mask_of, rows
+from trainer.rollout.kv import argument_of, length, mask_of, rows
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def _read(policy: PolicyModel, ids: Tensor, read: Tensor, cache: DynamicCache) -
         input_ids=ids,
         attention_mask=mask,
         position_ids=(mask.cumsum(1) - 1).clamp(min=0)[:, -ids.shape[1] :],
-        past_key_values=cache,
+        **{argument_of(policy.base): cache},
         use_cache=True,
         logits_to_keep=1,
     ).logits
