@@ -9,6 +9,9 @@ import pytest
 
 from tests.scale_task import Write, write_candidate
 
+collect_ignore_glob = ["walks/*"]
+"""Their tests are those of other projects, which run in clones of them."""
+
 
 @pytest.fixture
 def candidate(tmp_path: Path) -> Write:
