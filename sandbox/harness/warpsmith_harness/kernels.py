@@ -279,6 +279,6 @@ def _stream_functions() -> Dict[str, Any]:
 def _fail(function: str, code: int, is_cuda: bool) -> NoReturn:
     meaning = ""
     if is_cuda and hasattr(torch._C, "_cudart"):
-        runtime = torch.cuda.cudart()  # type: ignore[no-untyped-call]
+        runtime = torch.cuda.cudart()
         meaning = f": {runtime.cudaGetErrorString(runtime.cudaError(code))}"
     raise Refused(f"{function} returned error {code}{meaning}.")

@@ -118,7 +118,7 @@ def _lifted(
         return tensor.to(device, dtype) if tensor.dtype in (*_NARROW, torch.float64) else tensor.to(device)
 
     module = _copy(task, reference)
-    module._apply(lift)  # type: ignore[no-untyped-call]
+    module._apply(lift)
     for part in module.modules():
         for name, value in list(vars(part).items()):
             if isinstance(value, torch.Tensor):

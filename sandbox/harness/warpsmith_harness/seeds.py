@@ -44,7 +44,7 @@ def _seeded(seed: int, device: torch.device) -> Iterator[None]:
     numpy = sys.modules.get("numpy")
     python_state, numpy_state = random.getstate(), numpy.random.get_state() if numpy else None
     # A process that has not touched CUDA has no generator there to restore, and must not touch it for one.
-    touched = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    touched = torch.cuda.is_initialized()
     devices = [device.index or 0] if device.type == "cuda" and touched else []
     with torch.random.fork_rng(devices=devices):
         torch.manual_seed(seed)

@@ -345,7 +345,7 @@ def backward(
     return outputs, found
 
 
-class _Choices(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch leaves it untyped
+class _Choices(TorchDispatchMode):
     """Sees whether an operator picks elements by their order."""
 
     def __init__(self) -> None:

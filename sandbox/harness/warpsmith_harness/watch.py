@@ -68,7 +68,7 @@ _M_PERTURB = -6
 _PERTURBED = 1
 
 
-class OperatorWatch(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch leaves it untyped
+class OperatorWatch(TorchDispatchMode):
     """Counts the operators that compute, and poisons whatever is allocated.
 
     Attributes:
