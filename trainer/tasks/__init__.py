@@ -1,1 +1,1 @@
-"""Single-turn tasks that a small policy can act in, judged for real."""
+"""What a policy practises on in single turns: tasks, how their answers become candidates, and the judge's verdicts on them."""
