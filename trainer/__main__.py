@@ -17,6 +17,12 @@ from sandbox.errors import EnvironmentFault
 
 STAGES: dict[str, tuple[str, str]] = {
     "ingest": ("trainer.data.ingest", "make a training set of stored sessions"),
+    "rft": ("trainer.rft", "fine-tune the policy on the episodes that earned something"),
+    "value": ("trainer.value", "pretrain the critic on all episodes, failures too"),
+    "ppo": ("trainer.ppo", "PPO over stored episodes of many turns"),
+    "cycle": ("trainer.cycle", "serve the policy, run sessions with it, learn from them, and again"),
+    "serve": ("trainer.rollout.serve", "serve a policy to the IDE and to other programs"),
+    "plot": ("trainer.run.plot", "draw the curves of runs"),
 }
 """Names of stages to their modules, and what they do in a line."""
 

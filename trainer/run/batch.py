@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sandbox.errors import UsageError
 from trainer.data.episode import Episode
 from trainer.policy.packing import PackedBatch, pack
 
@@ -36,7 +38,12 @@ class Batch:
             episodes: Each with at least one action.
             tokens: Most tokens of a row; a longer segment has its own.
             sampled: Whether probabilities are those at the temperature of each episode, or those of the plain model.
+
+        Raises:
+            UsageError: An episode has no reward, one that is no number, or no action.
         """
+        for episode in episodes:
+            _refuse_unfit(episode)
         segments = [segment for episode in episodes for segment in episode.segments]
         heat = [episode.policy.temperature if sampled else 1.0 for episode in episodes for _ in episode.segments]
         lengths = torch.tensor([episode.actions for episode in episodes])
@@ -85,3 +92,15 @@ class Batch:
     def _starts(self) -> list[int]:
         counts = [segment.actions for episode in self.episodes for segment in episode.segments]
         return [0, *np.cumsum(counts).tolist()]
+
+
+def _refuse_unfit(episode: Episode) -> None:
+    problem = "it has no action" if not episode.actions else ""
+    if episode.reward is None or not math.isfinite(episode.reward):
+        problem = f"its reward is {episode.reward}"
+    if problem:
+        raise UsageError(
+            f"Nothing can be learnt from an episode: {problem}.",
+            where=f"{episode.id}, task {episode.task}",
+            next_step="Leave its session out, or judge it again, and ingest anew.",
+        )

@@ -74,9 +74,9 @@ class Learner:
         """Updates behind the policy in all."""
         return self._began + (self.step if "policy" in self.optimizers else 0)
 
-    def batch(self, episodes: Sequence[Episode]) -> Batch:
-        """Pack episodes for the model."""
-        return Batch.of(episodes, self.recipe.tokens)
+    def batch(self, episodes: Sequence[Episode], *, sampled: bool = True) -> Batch:
+        """Pack episodes for the model; ``sampled`` as in `Batch.of`."""
+        return Batch.of(episodes, self.recipe.tokens, sampled=sampled)
 
     def next_episodes(self, count: int) -> list[int]:
         """Return the numbers of the next step's episodes of ``count`` in all; each comes once before any comes again."""

@@ -104,17 +104,14 @@ class Narration:
         if self._bar:
             self._bar.stop()
 
-    def say(self, text: str) -> None:
-        """Print a sentence."""
-        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
-
     def step(self, metrics: Metrics) -> None:
         """Show a step's numbers."""
         numbers = described(metrics, SHOWN)
         if self._bar:
             self._bar.update(self._task, completed=metrics["step"] or 0, numbers=numbers)
         else:
-            self.say(f"step {metrics['step']:.0f} of {self._total}: {numbers}")
+            text = f"step {metrics['step']:.0f} of {self._total}: {numbers}"
+            self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def described(metrics: Metrics, names: Iterable[str]) -> str:

@@ -13,8 +13,10 @@ from typing import Any
 import torch
 
 from sandbox.errors import UsageError
+from trainer.data.dataset import TrainingSet
 from trainer.policy.adapters import LoraSettings
 from trainer.policy.critic import Bounds, Critic, critic_beside, load_critic
+from trainer.policy.identity import read_hashes
 from trainer.policy.model import PolicyModel, load_policy
 from trainer.run.checkpoint import KEPT
 from trainer.run.learner import Learner
@@ -24,13 +26,23 @@ from trainer.run.run import Origin, Run
 
 
 def add_options(parser: argparse.ArgumentParser, *, steps: str) -> None:
-    """Add what every stage takes.
+    """Add what a stage over a training set takes.
 
     Args:
         parser: Of the stage.
         steps: How many steps the stage takes where nobody says.
     """
     parser.add_argument("data", type=Path, metavar="SET", help="the training set that ingest wrote")
+    add_run_options(parser, steps=steps)
+
+
+def add_run_options(parser: argparse.ArgumentParser, *, steps: str) -> None:
+    """Add what every stage takes.
+
+    Args:
+        parser: Of the stage.
+        steps: How many steps the stage takes where nobody says.
+    """
     parser.add_argument("--model", type=Path, required=True, help="folder of the policy to begin from, or of a run")
     parser.add_argument("--out", type=Path, required=True, help="folder of this run; where it exists, the run goes on")
     parser.add_argument("--steps", type=_count, help=f"steps of the whole run (default: {steps})")
@@ -47,7 +59,7 @@ def add_options(parser: argparse.ArgumentParser, *, steps: str) -> None:
 
 @contextmanager
 def opened(
-    options: argparse.Namespace, stage: str, trains: Sequence[str], **fixed: Any
+    options: argparse.Namespace, stage: str, trains: Sequence[str], data: TrainingSet | str, **fixed: Any
 ) -> Iterator[tuple[Run, Learner]]:
     """Open the run that the options ask for, with a learner that stands where the run stands.
 
@@ -55,6 +67,7 @@ def opened(
         options: Parsed; ``critic`` where the stage has such an option.
         stage: Its name.
         trains: ``policy``, ``critic``, or both.
+        data: The training set, or what else it learns from.
         fixed: Numbers of the recipe that the stage settles.
 
     Raises:
@@ -62,14 +75,16 @@ def opened(
     """
     recipe = adjusted(with_lora(preset(options.preset)) if options.lora else preset(options.preset), options.settings)
     recipe = replace(recipe, **fixed)
-    model = part_of(options.model, "policy")
+    model = policy_of(options.model)
     critic = part_of(getattr(options, "critic", None) or options.model, "critic") if "critic" in trains else None
+    if isinstance(data, TrainingSet):
+        data.require_tokenizer(read_hashes(model).tokenizer_sha256, str(model))
     origin = Origin(
         stage=stage,
         recipe=recipe,
         model=str(model),
         critic=str(critic or ""),
-        data=str(options.data.resolve()),
+        data=data if isinstance(data, str) else str(data.folder.resolve()),
         lora=options.lora,
         seed=options.seed,
     )
@@ -135,6 +150,18 @@ def part_of(path: Path, part: str) -> Path | None:
         return (path / part).resolve() if (path / part).is_dir() else _part_of_run(path.parents[1], part)
     is_critic = (path / "value_head.safetensors").is_file()
     return path.resolve() if is_critic == (part == "critic") else None
+
+
+def policy_of(path: Path) -> Path:
+    """Return the folder of the policy that a path names, as `part_of` does.
+
+    Raises:
+        UsageError: There is none, only a critic.
+    """
+    found = part_of(path, "policy")
+    if found is None:
+        raise UsageError("This is a critic.", where=str(path), next_step="Name the folder of a policy or of a run.")
+    return found
 
 
 def version_of(policy: Path) -> int:

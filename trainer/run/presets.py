@@ -30,7 +30,7 @@ class Recipe:
         clip_low, clip_high: How far the ratio may leave 1 downwards and upwards before its gradient ends.
         dual_clip: Bound on the loss of a token with a negative advantage, as a multiple of it; null for none.
         dppo_bound: How far ``dppo`` lets a probability move.
-        averaging: ``trajectory``: each episode's mean counts the same (the paper's 1/T); ``token``: each token does.
+        averaging: ``episode``: each episode's mean counts the same (the paper's 1/T); ``token``: each token does.
         whiten: Whether advantages are shifted and scaled to mean 0 and variance 1 over the whole batch.
         critic_head: ``linear``, or ``bounded`` to the range of rewards by an arctangent.
         value_clip: How far a value may leave the old one before its gradient ends; null for none.
@@ -62,7 +62,7 @@ class Recipe:
     clip_high: float = 0.28
     dual_clip: float | None = None
     dppo_bound: float = 0.2
-    averaging: Literal["trajectory", "token"] = "trajectory"
+    averaging: Literal["episode", "token"] = "episode"
     whiten: bool = False
     critic_head: Literal["linear", "bounded"] = "linear"
     value_clip: float | None = None

@@ -14,6 +14,7 @@ The same command on the same folder goes on from the latest checkpoint, on as ma
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -102,7 +103,7 @@ class Run:
         self,
         learner: Learner,
         steps: int,
-        once: Callable[[], dict[str, float | None]],
+        once: Callable[[], Metrics],
         enough: Callable[[list[Metrics]], bool] = lambda _: False,
     ) -> None:
         """Take steps until so many are behind the learner, and the last of them is in a checkpoint.
@@ -117,13 +118,18 @@ class Run:
             Stopped: A guard stopped the run, which stands at a checkpoint before the trouble began.
             EnvironmentFault: Memory or disk is used up, or another process ended.
         """
+        if learner.step:
+            self.say(f"The run goes on after step {learner.step}.")
         with Narration(steps, shown=self.processes.first) as narration, told(self.origin.recipe, self.processes):
-            if learner.step:
-                narration.say(f"The run goes on after step {learner.step}.")
             while learner.step < steps and not enough(self.history):
                 narration.step(self.record(learner, once(), last=learner.step + 1 >= steps))
 
-    def record(self, learner: Learner, numbers: dict[str, float | None], *, last: bool = False) -> Metrics:
+    def say(self, text: str) -> None:
+        """Tell whoever started the run, once for all processes."""
+        if self.processes.first and text:
+            print(text, file=sys.stderr)
+
+    def record(self, learner: Learner, numbers: Metrics, *, last: bool = False) -> Metrics:
         """End a step: count it, write its line, ask the guards, and write a checkpoint where one is due.
 
         Args:

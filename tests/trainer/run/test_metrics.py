@@ -39,9 +39,8 @@ def test_the_best_step_is_the_first_of_the_best():
 def test_off_a_terminal_each_step_is_a_line():
     stream = io.StringIO()
     with Narration(4, stream=stream) as narration:
-        narration.say("The run goes on after step 2.")
         narration.step({"step": 3, "reward": 0.5, "entropy": 1.234567, "explained_variance": None})
-    assert stream.getvalue() == "The run goes on after step 2.\nstep 3 of 4: reward 0.5, entropy 1.235\n"
+    assert stream.getvalue() == "step 3 of 4: reward 0.5, entropy 1.235\n"
 
 
 def test_only_one_process_speaks():

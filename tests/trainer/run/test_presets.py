@@ -9,7 +9,7 @@ def test_the_published_recipe():
     assert (recipe.gamma, recipe.lam_actor, recipe.lam_critic) == (1.0, 0.95, 0.95)
     assert (recipe.clip_low, recipe.clip_high, recipe.dual_clip) == (0.2, 0.28, None)
     assert (recipe.actor_lr, recipe.critic_lr, recipe.batch) == (3e-6, 6e-6, 1024)
-    assert (recipe.averaging, recipe.epochs, recipe.minibatches, recipe.importance) == ("trajectory", 1, 1, None)
+    assert (recipe.averaging, recipe.epochs, recipe.minibatches, recipe.importance) == ("episode", 1, 1, None)
 
 
 def test_the_long_horizon_decouples_lambda_and_corrects_for_who_wrote_an_episode():
@@ -48,7 +48,7 @@ def test_a_setting_is_read_as_its_kind(setting, name, value):
     [
         ("actor_rl=1", "Did you mean actor_lr?"),
         ("nonsense=1", "It is one of: gamma"),
-        ("averaging=median", "Give trajectory or token."),
+        ("averaging=median", "Give episode or token."),
         ("batch=1.5", "Give a whole number."),
         ("whiten=maybe", "Give true or false."),
         ("gamma=none", "Give a number."),
