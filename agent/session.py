@@ -69,6 +69,7 @@ class SessionSummary:
         best_reward: Its reward; without a correct attempt -1, or null when nothing could be judged.
         outcome: Why the last run ended (``EndReason``), ``stopped`` when it was cut off, ``new`` when none began.
         landed: Landings that stand.
+        search: Id of the search that it belongs to, or null.
         cost_usd: What the model's answers cost, where the provider says so.
     """
 
@@ -85,6 +86,7 @@ class SessionSummary:
     outcome: str
     landed: int
     cost_usd: float | None
+    search: str | None = None
 
 
 def create_session(spec: TaskSpec, settings: Settings, home: Path, search: dict[str, Any] | None = None) -> Path:
@@ -224,6 +226,7 @@ def summarise(folder: Path) -> SessionSummary:
         outcome=outcome,
         landed=len(landings),
         cost_usd=cost,
+        search=Path(session.search["folder"]).name.rpartition("-")[2] if session.search else None,
     )
 
 

@@ -16,6 +16,7 @@ import argparse
 import dataclasses
 import json
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from agent import events as ev
@@ -88,8 +89,8 @@ def list_all(options: argparse.Namespace) -> ExitCode:
     elif not found:
         print("No sessions yet. Begin one with: warpsmith open")
     else:
-        print(f"{'id':9} {'age':>5}  {'attempts':>8}  {'best':>7}  {'reward':>6}  {'ended':16} {'model':24} module")
-        print("\n".join(map(_row, found)))
+        print(f"{'id':10} {'age':>5}  {'attempts':>8}  {'best':>7}  {'reward':>6}  {'ended':16} {'model':24} module")
+        print("\n".join(_rows(found)))
     return ExitCode.OK
 
 
@@ -157,15 +158,26 @@ def _plain(summary: SessionSummary) -> dict[str, object]:
     return {key: str(value) if isinstance(value, Path) else value for key, value in dataclasses.asdict(summary).items()}
 
 
+def _rows(found: Sequence[SessionSummary]) -> Iterator[str]:
+    """Yield a line a session, newest first; those of a search together below a line of its own, where its newest one stands."""
+    searches = {summary.search: [each for each in found if each.search == summary.search] for summary in found}
+    for summary in found:
+        if summary.search is None:
+            yield _row(summary)
+        elif members := searches.pop(summary.search, []):
+            several = "session" if len(members) == 1 else "sessions"
+            yield f"search {summary.search}: {len(members)} {several} (go on: warpsmith run --resume-search {summary.search})"
+            yield from map(_row, members)
+
+
 def _row(summary: SessionSummary) -> str:
     best = "-" if summary.best_speedup is None else f"{summary.best_speedup:.2f}×"
     reward = "-" if summary.best_reward is None else str(summary.best_reward)
     ended = summary.outcome + (", landed" if summary.landed else "")
     age = _age(time.time() - summary.created)
     model = summary.model or "-"
-    return (
-        f"{summary.id:9} {age:>5}  {summary.attempts:>8}  {best:>7}  {reward:>6}  {ended:16} {model:24} {summary.title}"
-    )
+    name = f"  {summary.id}" if summary.search else summary.id
+    return f"{name:10} {age:>5}  {summary.attempts:>8}  {best:>7}  {reward:>6}  {ended:16} {model:24} {summary.title}"
 
 
 def _age(seconds: float) -> str:

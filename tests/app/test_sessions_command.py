@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -46,3 +47,23 @@ def test_a_landing_is_named_by_the_developers_file(tmp_path: Path, capsys: pytes
     out = capsys.readouterr().out
     assert f"landing 1: {tmp_path / 'project' / 'shifted.py'} and 2 more files\n" in out
     assert "next: look at what landed, or undo it" in out
+
+
+def test_the_sessions_of_a_search_stand_together_below_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings, spec = make_settings(tmp_path), make_spec(tmp_path)
+    of_search = {"folder": str(tmp_path / "home" / "searches" / "20260101-000000-5eac4c4e"), "base": None, "told": ""}
+    first, alone, last = (create_session(spec, settings, settings.home, s) for s in (of_search, None, of_search))
+    assert main(["sessions", "--home", str(settings.home)]) == ExitCode.OK
+    rows = capsys.readouterr().out.splitlines()[1:]
+    assert rows[0].startswith("search 5eac4c4e: 2 sessions") or rows[0].startswith(open_session(alone).id)
+    below = rows.index(next(row for row in rows if row.startswith("search")))
+    assert {row[:10].strip() for row in rows[below + 1 : below + 3]} == {open_session(s).id for s in (first, last)}
+    assert "--resume-search 5eac4c4e" in rows[below]
+    assert len(rows) == 4
+    shown = (
+        rows[below + 1].index("new"),
+        next(row for row in rows if row.startswith(open_session(alone).id)).index("new"),
+    )
+    assert shown[0] == shown[1]
+    assert main(["sessions", "--json", "--home", str(settings.home)]) == ExitCode.OK
+    assert sorted(each["search"] or "" for each in json.loads(capsys.readouterr().out)) == ["", "5eac4c4e", "5eac4c4e"]
