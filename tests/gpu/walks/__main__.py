@@ -2,7 +2,7 @@
 
     python -m tests.gpu.walks --out FOLDER                         all of them, on the first GPU, one after the other
     python -m tests.gpu.walks --out FOLDER --devices cuda:0 cuda:1 at once, one a device
-    python -m tests.gpu.walks --out FOLDER --devices cpu --python VENV/bin/python llama
+    python -m tests.gpu.walks --out FOLDER --devices cpu --python VENV/bin/python llama geglu
 
 For each: its tests, ``hotspots`` of its script, the capture, a session with a played model, the landing in a clone, its tests,
 ``hotspots --compare``, undo. Exit code 0: every walk came to its end. ``FOLDER/NAME/log.txt`` holds what each command said.
@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from queue import Empty, SimpleQueue
+from typing import Any
 
 from tests.gpu.walks.walk import PLANS, Stopped, Walk
 
@@ -26,8 +27,9 @@ def main() -> int:
     """Walk what was asked for and print the table."""
     options = _parser().parse_args()
     plans: SimpleQueue = SimpleQueue()
+    kind = options.devices[0].partition(":")[0]
     for plan in PLANS:
-        if plan.name in (options.names or [each.name for each in PLANS]):
+        if kind in plan.command and (plan.name in options.names or not options.names):
             plans.put(plan)
     walks: list[Walk] = []
     stopped: dict[str, str] = {}
@@ -65,18 +67,23 @@ def _lines(walk: Walk, stopped: str) -> Iterator[str]:
         gains = {name: f"{r:.2f} [{low:.2f}, {high:.2f}]" for name, (r, low, high) in walk.verdict["speedup"].items()}
         yield f"  verdict of what landed  reward {walk.verdict['reward']}, times as fast: {json.dumps(gains)}"
     if walk.comparison:
-        told = walk.comparison
-        each = next(each for each in told["classes"] if each["name"] == walk.plan.class_name)
-        yield f"  share of the time       {each['share_before']:.1%} before, {each['share_now']:.1%} now"
-        yield f"  its forward call        {each['call_us_before']:.1f} us before, {each['call_us_now']:.1f} us now"
-        yield f"  a step                  {told['step_ms_before']:.3f} ms before, {told['step_ms_now']:.3f} ms now"
-        interval = f"[{told['low']:.3f}, {told['high']:.3f}]" if told["low"] else "(too few stretches for an interval)"
-        yield f"  steps                   {told['speedup']:.3f} {interval} times as fast"
-        counts = {name: {key: one[key] for key in ("fused", "original")} for name, one in told["landings"].items()}
-        yield f"  calls                   {json.dumps(counts)}"
-        yield f"  said                    {' '.join([told['conclusion'], *told['notes']])}"
+        yield from _compared(walk.comparison, walk.plan.class_name)
     yield f"  seconds                 {json.dumps({name: round(took) for name, took in walk.took.items()})}"
     yield f"  STOPPED: {stopped}" if stopped else "  tests green before and after, undone to the byte"
+
+
+def _compared(told: dict[str, Any], class_name: str) -> Iterator[str]:
+    counts = {name: {key: one[key] for key in ("fused", "original")} for name, one in told["landings"].items()}
+    yield f"  calls                   {json.dumps(counts)}"
+    yield f"  said                    {' '.join([told['conclusion'], *told['notes']])}"
+    for each in told["classes"]:
+        if each["name"] == class_name and None not in each.values():
+            yield f"  share of the time       {each['share_before']:.1%} before, {each['share_now']:.1%} now"
+            yield f"  its forward call        {each['call_us_before']:.1f} us before, {each['call_us_now']:.1f} us now"
+    if told["speedup"]:
+        interval = f"[{told['low']:.3f}, {told['high']:.3f}]" if told["low"] else "(too few stretches for an interval)"
+        yield f"  a step                  {told['step_ms_before']:.3f} ms before, {told['step_ms_now']:.3f} ms now"
+        yield f"  steps                   {told['speedup']:.3f} {interval} times as fast"
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -87,7 +94,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--out", type=Path, required=True, help="a new folder")
     parser.add_argument("--devices", nargs="+", default=["cuda:0"], help="cuda:N or cpu; each takes a walk at a time")
     parser.add_argument("--python", default=sys.executable, help="the projects' interpreter")
-    parser.add_argument("--seconds", type=float, default=10.0, help="how long each script is watched")
+    parser.add_argument("--seconds", type=float, default=8.0, help="each script is watched for so long")
     return parser
 
 

@@ -31,7 +31,7 @@ class Plan:
         name: Its folder: ``project`` is what git holds, ``mine`` what the model writes.
         package: What it uses, for the table.
         class_name, module: The class, and its file in the project.
-        command: The developer's script by device.
+        command: The developer's script, by the kinds of device that kernels are there for.
     """
 
     name: str
@@ -52,6 +52,9 @@ PLANS = (
             "cuda": "python score.py --device cuda --hidden 2048 --layers 8 --batch 8 --tokens 1024",
         },
     ),
+    Plan("layernorm2d", "timm", "LayerNorm2d", "pictures/norm.py", {"cpu": "python classify.py"}),
+    Plan("frozenbatchnorm2d", "torchvision", "FrozenBatchNorm2d", "spotter/norm.py", {"cpu": "python features.py"}),
+    Plan("geglu", "diffusers", "GEGLU", "dreamer/activations.py", {"cpu": "python denoise.py"}),
     Plan(
         "pairnorm",
         "torch-geometric",
@@ -97,13 +100,16 @@ class Walk:
         for step in steps:
             began = time.monotonic()
             step()
-            self.took[step.__name__] = self.took.get(step.__name__, 0.0) + time.monotonic() - began
+            took = time.monotonic() - began
+            self.took[step.__name__] = self.took.get(step.__name__, 0.0) + took
+            print(f"{self.plan.name}: {step.__name__} took {took:.1f} s", flush=True)
 
     def clone(self) -> None:
         """Make the project's repository, and the developer's clone of it."""
         origin = self.folder / "origin"
         shutil.copytree(HERE / self.plan.name / "project", origin, ignore=shutil.ignore_patterns("__pycache__"))
-        (origin / ".gitignore").write_text("__pycache__/\n.pytest_cache/\n")
+        (origin / ".gitignore").write_text("__pycache__/\n")
+        (origin / "pytest.ini").write_text("[pytest]\n")
         author = ("-c", "user.name=You", "-c", "user.email=you@example.org")
         for words in (("init", "-q"), ("add", "-A"), (*author, "commit", "-qm", "The project")):
             self._run(["git", *words], origin)
@@ -189,13 +195,19 @@ class Walk:
 
     def _run(self, command: Sequence[str], where: Path | None = None) -> str:
         path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", ""))))
-        settings = {"HOME": self.folder / "home", "CACHE": self.folder / "cache", "PYTHON": self.python}
+        device = "cpu" if self.device == "cpu" else "cuda:0"
+        settings = {
+            "HOME": self.folder / "home",
+            "CACHE": self.folder / "cache",
+            "PYTHON": self.python,
+            "DEVICE": device,
+        }
         environment = {
             **os.environ,
+            **_only(self.device),
             "PYTHONPATH": path,
             "OPENAI_API_KEY": "none",
-            "PROJECT_DEVICE": self.device,
-            "WARPSMITH_DEVICE": self.device,
+            "PROJECT_DEVICE": device,
             **{f"WARPSMITH_{name}": str(value) for name, value in settings.items()},
         }
         with self.log.open("a") as log:
@@ -209,3 +221,12 @@ class Walk:
             said = "\n".join(self.log.read_text().splitlines()[-25:])
             raise Stopped(f"exit code {done.returncode}: {' '.join(command)}\n{said}")
         return done.stdout
+
+
+def _only(device: str) -> dict[str, str]:
+    """Return what makes a GPU the only one that processes see; a script of a walk knows no other."""
+    if device == "cpu":
+        return {}
+    index = int(device.partition(":")[2] or 0)
+    visible = [each for each in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if each]
+    return {"CUDA_VISIBLE_DEVICES": visible[index] if visible else str(index)}
