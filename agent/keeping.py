@@ -29,7 +29,7 @@ from agent.landing.taking_back import take_back
 from agent.landing.write import read
 from agent.session import SESSION_FILE, create_session, open_session, read_state
 from agent.settings import Settings
-from agent.store import LOCK, SessionWriter, write_atomically
+from agent.store import LOCK, SessionBusy, SessionWriter, write_atomically
 from agent.stream import Stream
 from agent.undo_desk import UndoDesk
 from sandbox.errors import EnvironmentFault, LandingRefused, UsageError
@@ -130,17 +130,20 @@ def undo_landing(
     """
     expect_confined(project, kept)
     recorded = _recorded(project, kept, settings)
-    if recorded is not None and not commit:
-        return _undo_in_session(*recorded, partly=partly)
-    changes = _changes_of(project, kept)
-    steps = take_back(changes, project, kept.name, partly=partly)
-    todo = [step.change for step in steps if step.change is not None]
     try:
+        if recorded is not None:
+            return _undo_in_session(*recorded, partly=partly, commit=commit)
+        changes = _changes_of(project, kept)
+        steps = take_back(changes, project, kept.name, partly=partly)
+        todo = [step.change for step in steps if step.change is not None]
         place = find_place(todo) if commit else None
         made = _carried_out(todo, project, kept, settings, place)
     except LandingRefused as refused:
         next_step = refused.next_step.replace(WITHOUT_COMMIT, "Or leave --commit out, and commit it yourself.")
         raise LandingRefused(refused.what, where=refused.where, next_step=next_step) from refused
+    except SessionBusy as busy:
+        next_step = "Take it back there (u), or close it there first."
+        raise SessionBusy(busy.what, where=busy.where, next_step=next_step) from busy
     files = [(str(step.path), step.outcome) for step in steps]
     return TakenBack(files, made.new if made else "", place.notes if place else ())
 
@@ -170,14 +173,14 @@ def _recorded(project: Path, kept: Kept, settings: Settings) -> tuple[Path, int]
     return (folder, numbers[-1]) if numbers else None
 
 
-def _undo_in_session(folder: Path, landing: int, *, partly: bool) -> TakenBack:
+def _undo_in_session(folder: Path, landing: int, *, partly: bool, commit: bool) -> TakenBack:
     writer = SessionWriter(folder)
     try:
         state = read_state(folder)
         stream = Stream(writer, os.open(os.devnull, os.O_WRONLY), state)
         desk = UndoDesk(open_session(folder).task, stream)
         desk.recover()
-        asyncio.run(desk.undo(landing, partly=partly))
+        asyncio.run(desk.undo(landing, partly=partly, commit=commit))
     finally:
         writer.close()
     undone: ev.Undone = state.undone[landing]

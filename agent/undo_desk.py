@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from agent import events as ev
 from agent.landing import FileChange
-from agent.landing.commit import Place
+from agent.landing.commit import Place, find_place
 from agent.landing.deed import Journal, carry_out, conclude, take_away
 from agent.landing.index import INDEX, is_index, lines_of, noted, project_root
 from agent.landing.kept import name_of
@@ -27,12 +27,12 @@ class UndoDesk:
         self._journal = Journal(stream.writer.folder)
         self._project = project_root(self._spec.path)
 
-    async def undo(self, landing: int, *, partly: bool = False) -> None:
-        """Take a landing back, with a commit if it was one and the branch still has that.
+    async def undo(self, landing: int, *, partly: bool = False, commit: bool = False) -> None:
+        """Take a landing back, with a commit if it was one and the branch still has that, or if a ``commit`` is wanted.
 
         Raises:
             LandingRefused: There is no such landing, or it was undone; or files of it were edited since, and not ``partly``
-                what can be taken back is wanted, or nothing can.
+                what can be taken back is wanted, or nothing can; or the commit that is wanted cannot be made.
         """
         landed = self._stream.state.landings.get(landing)
         if landed is None or landing in self._stream.state.undone:
@@ -40,7 +40,11 @@ class UndoDesk:
         changes = [self._journal.change(entry) for entry in landed.files]
         steps = take_back(changes, self._project, self._name, partly=partly)
         todo = [step.change for step in steps if step.change is not None]
-        place, notes = place_of_undo(landed.commit, todo, exact=all(step.exact for step in steps))
+        if commit:
+            place: Place | None = find_place(todo)
+            notes = list(place.notes) if place else []
+        else:
+            place, notes = place_of_undo(landed.commit, todo, exact=all(step.exact for step in steps))
         undone = ev.Undone(
             landing=landing,
             files=[{"path": str(step.path), "outcome": step.outcome} for step in steps],

@@ -10,9 +10,10 @@ from typing import Literal
 
 from agent.landing.confined import escape_of, record_of, recorded_hashes
 from agent.landing.folder import read_record
+from agent.landing.history import change_of_module
 from agent.landing.kept import Kept, class_sha256, text_sha256
 from agent.landing.write import read
-from sandbox.errors import LandingRefused
+from sandbox.errors import LandingRefused, UsageError
 
 State = Literal["fresh", "edited", "stale", "missing", "broken"]
 _CHANGES = {
@@ -31,7 +32,7 @@ class Standing:
 
     ``broken``: it names files where no landing lies, and nothing of it was looked at. ``missing``: files of it are gone.
     ``stale``: it was judged with another torch, CUDA, driver or device, or the class was edited since. ``edited``: files of
-    it were edited, the class was not. ``fresh``: all is as it landed.
+    it were edited, the class was not. ``fresh``: all is as it landed, if by a rebase onto other versions of its file.
     """
 
     kept: Kept
@@ -54,11 +55,21 @@ def standing(project: Path, kept: Kept, present: Mapping[str, str] | None = None
     stale = [*_environment(kept, present or {})]
     if class_sha256(module or b"", kept.class_name) != kept.class_sha256:
         stale.insert(0, f"{kept.class_name} was edited in {kept.file}")
-    elif text_sha256(module or b"") != kept.file_sha256:
+    elif not _is_whole(project, kept, module or b""):
         edited.insert(0, f"{kept.file} was edited, {kept.class_name} was not")
     if stale:
         return Standing(kept, "stale", (*stale, *edited))
     return Standing(kept, "edited" if edited else "fresh", tuple(edited))
+
+
+def _is_whole(project: Path, kept: Kept, module: bytes) -> bool:
+    """Whether the developer's file is as it landed, or as a rebased commit of the landing left it."""
+    if text_sha256(module) == kept.file_sha256:
+        return True
+    try:
+        return text_sha256(change_of_module(project, kept).after or b"") == text_sha256(module)
+    except (UsageError, LandingRefused, OSError):  # its original or its repository cannot be read
+        return False
 
 
 def is_as_landed(data: bytes, sha256: str) -> bool:

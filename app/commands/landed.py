@@ -199,7 +199,8 @@ def _lines(each: Standing) -> list[str]:
     then = ", ".join(
         f"{ratio:.2f}× {name} [{low:.2f}, {high:.2f}]" for name, (ratio, low, high) in kept.speedup.items()
     )
-    told = "not timed" if kept.reward is None else f"reward {kept.reward}: {then}"
+    timeless = f"right, and not timed (warpsmith landed check {kept.class_name} --note times it)"
+    told = timeless if kept.reward is None else f"reward {kept.reward}: {then}"
     where = kept.environment.get("cpu" if kept.device == "cpu" else "device", "?")
     lines = [
         f"{each.state:8} {kept.name}",

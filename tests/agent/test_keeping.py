@@ -84,6 +84,13 @@ def test_a_landing_is_listed_with_what_became_of_it(project: Path, capsys: pytes
     assert states(capsys, project) == [("missing", ["shop/blocks_kernels/fused_block.cpp is gone"])]
 
 
+def test_a_landing_that_was_not_timed_says_what_times_it(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    index = project / INDEX
+    index.write_text(re.sub(r"(?m)^.*\.(reward|speedup).*\n", "", index.read_text()))
+    _, out, _ = landed(capsys, project)
+    assert "then right, and not timed (warpsmith landed check Block --note times it)" in out
+
+
 def test_a_landing_grows_stale_with_torch(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     index = project / INDEX
     index.write_text(f'{index.read_text()}"{NAME}".environment.torch = "1.0"\n')
@@ -173,6 +180,8 @@ def test_a_landing_that_was_rebased_is_taken_back_where_its_commit_holds_no_more
     git(project, "commit", "-q", "-a", "-m", "theirs")
     git(project, "rebase", "-q", "other", "main")
     before = picture(project / "shop")
+    ((state, _),) = states(capsys, project)
+    assert state == ("edited" if more else "fresh")
     code, _, err = landed(capsys, project, "undo", "Block", "--commit")
     if more:
         assert (code, picture(project / "shop")) == (1, before), err

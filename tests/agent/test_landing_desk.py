@@ -151,6 +151,15 @@ async def test_a_committed_landing_is_undone_and_landed_again_by_commits(desk, c
     assert git(committed, "status", "--porcelain") == ""
 
 
+async def test_a_landing_that_they_committed_is_undone_by_a_commit_where_one_is_wanted(desk, committed):
+    state = desk._stream.state
+    state.landings[1] = replace(state.landings[1], commit="")
+    await desk.undo(1, commit=True)
+    assert state.undone[1].commit == git(committed, "rev-parse", "HEAD").strip()
+    assert state.landings_standing == []
+    assert git(committed, "diff", "--stat", "HEAD~2", "HEAD") == git(committed, "status", "--porcelain") == ""
+
+
 async def test_an_undo_over_edits_is_refused_unless_a_part_is_wanted(desk, committed, landing):
     changes, _ = landing
     changes[1].path.write_bytes(b"mine")
