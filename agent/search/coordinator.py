@@ -18,16 +18,17 @@ from agent.ranking import best_of
 from agent.search.driving import LOST, drive
 from agent.search.ideas import idea_for
 from agent.search.record import Member, Record
-from agent.search.telling import first_words, summary
-from agent.session import create_session, read_state
+from agent.search.telling import first_words, outcome, summary
+from agent.session import create_session, is_open, read_state
 from agent.settings import Settings
 from agent.state import Judged
 from sandbox.errors import ExitCode
 
 REMEASURED = 3
 """How many attempts are measured anew at the end at most: one that falls back makes another one the best."""
-_UNDONE = (EndReason.INTERRUPTED, LOST)
-"""Ends after which a session goes on when its search is resumed."""
+_FAULTY = (*FAULTS, LOST)
+"""Ends that are not the agent's own: it takes no part any more, until the search is resumed, for what was at fault may be mended."""
+_LOOKS_AGAIN_SECONDS = 0.2
 
 
 def run_search(record: Record, *, json: bool = False, land: LandPolicy = "never", commit: bool = False) -> ExitCode:
@@ -39,6 +40,7 @@ class _Search:
     def __init__(self, record: Record, *, json: bool) -> None:
         self._record = record
         self._json = json
+        self._earlier = {session for session, reason in record.ended.items() if reason in _FAULTY}
 
     async def run(self, land: LandPolicy, *, commit: bool) -> ExitCode:
         task = asyncio.current_task()
@@ -59,7 +61,9 @@ class _Search:
         except asyncio.CancelledError:
             interrupted = True
         best = self._best()
-        if not self._json:
+        if self._json:
+            sys.stdout.write(json_module.dumps(outcome(self._record, best, unlanded)) + "\n")
+        else:
             sys.stdout.write(summary(self._record, best[0] if best else None, unlanded))
         if interrupted:
             return ExitCode.INTERRUPTED
@@ -72,8 +76,12 @@ class _Search:
         for agent in range(1, self._record.agents + 1):
             if agent not in begun and not self._given_up(agent):
                 begun[agent] = self._begin(number, agent, best)
-        open_ = [m for m in begun.values() if self._record.ended.get(str(m.session), LOST) in _UNDONE]
-        await asyncio.gather(*(self._let_run(member) for member in open_))
+        await asyncio.gather(*(self._let_run(member) for member in begun.values() if self._undone(member)))
+
+    def _undone(self, member: Member) -> bool:
+        """Whether an agent has yet to come to its end, or came to one that an earlier coordinator saw and that may be mended."""
+        session = str(member.session)
+        return session not in self._record.ended or session in self._earlier
 
     def _begin(self, number: int, agent: int, best: tuple[Member, Judged] | None) -> Member:
         record = self._record
@@ -89,6 +97,10 @@ class _Search:
         return member
 
     async def _let_run(self, member: Member) -> None:
+        if is_open(member.session):  # by an engine whose coordinator was killed just now, or by the developer
+            sys.stderr.write(f"agent {member.agent} | waits until its session {member.session} is closed elsewhere\n")
+        while is_open(member.session):
+            await asyncio.sleep(_LOOKS_AGAIN_SECONDS)
         ended = await drive(member.session, [cmd.Run()], (ev.RunEnded,), lambda e, line: self._tell(member, e, line))
         self._record.end(member, ended.reason if isinstance(ended, ev.RunEnded) else LOST)
 
@@ -120,16 +132,14 @@ class _Search:
 
     def _given_up(self, agent: int) -> bool:
         """Whether an agent's model or engine failed in an earlier round: it takes no part any more."""
-        return any(
-            m.agent == agent and self._record.ended.get(str(m.session)) in (*FAULTS, LOST) for m in self._record.members
-        )
+        return any(m.agent == agent and self._record.ended.get(str(m.session)) in _FAULTY for m in self._record.members)
 
     def _code(self, good: bool) -> ExitCode:
         if good:
             return ExitCode.OK
         ends = list(self._record.ended.values())
         faults = [FAULTS.get(EndReason(end), ExitCode.INTERNAL) if end != LOST else ExitCode.INTERNAL for end in ends]
-        all_failed = all(end in (*FAULTS, LOST) for end in ends)
+        all_failed = all(end in _FAULTY for end in ends)
         return faults[0] if faults and all_failed else ExitCode.FAILED
 
     async def _land(self, *, commit: bool) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from agent.framing import as_data, fenced
 from agent.outcome import best_line
@@ -61,3 +62,18 @@ def summary(record: Record, winner: Member | None, unlanded: Sequence[str] = ())
         )
     lines += [f"not landed: {reason}" for reason in unlanded]
     return "\n".join(lines) + "\n"
+
+
+def outcome(record: Record, best: tuple[Member, Judged] | None, unlanded: Sequence[str] = ()) -> dict[str, Any]:
+    """Return how a search ended as the last line of ``--json``: its sessions, the best attempt, and what spoke against landing."""
+    sessions = [
+        {**vars(m), "session": str(m.session), "ended": record.ended.get(str(m.session))} for m in record.members
+    ]
+    found = best and {"session": str(best[0].session), "attempt": best[1].attempt, "verdict": best[1].verdict.to_json()}
+    return {
+        "type": "search_ended",
+        "search": record.id,
+        "sessions": sessions,
+        "best": found,
+        "unlanded": list(unlanded),
+    }
