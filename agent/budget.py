@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
-from agent.events import EndReason, ModelTurn
+from agent.events import EndReason, ModelTurn, RunStarted
 
 if TYPE_CHECKING:
     from agent.settings import Settings
@@ -26,25 +28,32 @@ OVER = tuple(_ENDS.values())
 
 @dataclass(frozen=True)
 class Spent:
-    """What a session has cost.
+    """What answers of a model have cost.
 
-    ``dollars`` are those of answers with a price; ``unpriced`` counts those without one that a provider counted tokens of: a
-    replayed answer costs nothing.
+    ``dollars`` are those of answers with a price; ``unpriced`` counts those without one, and ``uncounted`` those whose tokens
+    no provider counted, so that ours did. A replayed answer is neither: nobody was asked.
     """
 
     answers: int = 0
     tokens: int = 0
     dollars: float = 0.0
     unpriced: int = 0
+    uncounted: int = 0
 
-    def after(self, turn: ModelTurn) -> Spent:
-        """Return what is spent once this answer is counted."""
+    def after(self, turn: ModelTurn, estimated: Callable[[], int]) -> Spent:
+        """Return what is spent once this answer is counted; ``estimated`` counts its tokens where the provider did not."""
+        counted, asked = turn.usage.get("total_tokens", 0), bool(turn.usage or turn.identity)
         return Spent(
             self.answers + 1,
-            self.tokens + turn.usage.get("total_tokens", 0),
+            self.tokens + (counted or (estimated() if asked else 0)),
             self.dollars + (turn.cost_usd or 0.0),
-            self.unpriced + (turn.cost_usd is None and bool(turn.usage)),
+            self.unpriced + (turn.cost_usd is None and asked),
+            self.uncounted + (not counted and asked),
         )
+
+    def since(self, before: Spent) -> Spent:
+        """Return what was spent beyond an earlier sum."""
+        return Spent(*(getattr(self, f.name) - getattr(before, f.name) for f in fields(self)))
 
 
 @dataclass(frozen=True)
@@ -60,6 +69,14 @@ class Limits:
     def of(cls, settings: Settings) -> Limits:
         """Return what the settings say."""
         return cls(settings.turn_limit, settings.token_limit, settings.cost_limit_usd, settings.time_limit_minutes)
+
+    @classmethod
+    def stored(cls, event: RunStarted) -> Limits:
+        """Return those that a run began with."""
+        budget = event.budget
+        return cls(
+            event.turn_limit, int(budget.get("tokens", 0)), budget.get("cost_usd", 0.0), budget.get("minutes", 0.0)
+        )
 
     def to_json(self) -> dict[str, float]:
         """Return those but for answers that there are, as ``RunStarted.budget`` holds them."""
@@ -79,11 +96,42 @@ class Budget:
         self.limits = limits
         self._before = before
         self._started = time.monotonic()
+        self._paused_at = 0.0
+        self._pauses = 0
+        self._deadline: asyncio.Timeout | None = None
         self._warned = 0
 
-    def left_seconds(self) -> float | None:
-        """Return how long the run may go on, or None without a limit."""
-        return max(0.0, self._started + 60 * self.limits.minutes - time.monotonic()) if self.limits.minutes else None
+    @property
+    def minutes(self) -> float:
+        """How long the run has taken, without its pauses."""
+        return ((self._paused_at if self._pauses else time.monotonic()) - self._started) / 60
+
+    def deadline(self) -> asyncio.Timeout:
+        """Return a timeout at the end of the run's time; it stands still in pauses."""
+        self._deadline = asyncio.timeout(self._left_seconds())
+        return self._deadline
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Let time pass that is not the run's: the developer is being asked."""
+        if not self._pauses:
+            self._paused_at = time.monotonic()
+            self._move_deadline(None)
+        self._pauses += 1
+        try:
+            yield
+        finally:
+            self._pauses -= 1
+            if not self._pauses:
+                self._started += time.monotonic() - self._paused_at
+                self._move_deadline(self._left_seconds())
+
+    def _left_seconds(self) -> float | None:
+        return max(0.0, 60 * (self.limits.minutes - self.minutes)) if self.limits.minutes else None
+
+    def _move_deadline(self, seconds: float | None) -> None:
+        if self._deadline is not None and not self._deadline.expired():
+            self._deadline.reschedule(None if seconds is None else asyncio.get_running_loop().time() + seconds)
 
     def over(self, spent: Spent) -> tuple[EndReason, str] | None:
         """Return why the run is over, and in words; None while it may go on."""
@@ -91,7 +139,7 @@ class Budget:
             if used >= limit:
                 return _ENDS[name], f"The run used {_said(used)} of {_said(limit)} {name}."
         if self.limits.dollars and spent.unpriced > self._before.unpriced:
-            return EndReason.COST_LIMIT, "The model has no known price, so that its cost cannot be limited."
+            return EndReason.COST_LIMIT, "An answer came without a price, so that the cost cannot be limited any more."
         return None
 
     def warning(self, spent: Spent) -> str:
@@ -107,16 +155,15 @@ class Budget:
         )
 
     def _used(self, spent: Spent) -> Iterator[tuple[str, float, float]]:
-        before, limits = self._before, self.limits
-        minutes = (time.monotonic() - self._started) / 60
-        yield "answers", spent.answers - before.answers, limits.answers
-        for name, used, limit in (
-            ("tokens", spent.tokens - before.tokens, limits.tokens),
-            ("dollars", spent.dollars - before.dollars, limits.dollars),
-            ("minutes", minutes, limits.minutes),
+        used, limits = spent.since(self._before), self.limits
+        yield "answers", used.answers, limits.answers
+        for name, amount, limit in (
+            ("tokens", used.tokens, limits.tokens),
+            ("dollars", used.dollars, limits.dollars),
+            ("minutes", self.minutes, limits.minutes),
         ):
             if limit:
-                yield name, used, limit
+                yield name, amount, limit
 
 
 def _said(number: float) -> str:

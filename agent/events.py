@@ -113,6 +113,8 @@ class RunEnded(Event):
     """The loop stopped, for the named reason; ``best_attempt`` is the fastest correct one so far, or null.
 
     ``best_reward`` is its reward, and ``best_speedup`` its ``profile.speedup``: by baseline, ``ratio``, ``low``, ``high``.
+    ``minutes`` is what the run took of its time, without open questions; null where the engine was killed. ``workspace`` says
+    what the workspace holds, where that is not the best attempt.
     """
 
     reason: EndReason
@@ -120,6 +122,8 @@ class RunEnded(Event):
     best_attempt: int | None = None
     best_reward: int | None = None
     best_speedup: dict[str, dict[str, float]] | None = None
+    minutes: float | None = None
+    workspace: str = ""
 
 
 # --- conversation --------------------------------------------------------------------------------------------------

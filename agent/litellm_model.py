@@ -13,30 +13,31 @@ import json
 import logging
 import os
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from types import ModuleType
 from typing import Any
 
 from agent.assembly import Assembly
+from agent.context.counting import estimate
 from agent.events import Event, ModelTurn
 from agent.model import (
     DEFAULT_SAMPLING,
+    LISTED,
     Answer,
     ContextTooLong,
     Messages,
     ModelRefused,
     ModelRetryable,
     OnPiece,
+    Prices,
     Sampling,
 )
 from agent.provider_errors import explain, fell_silent
 from agent.routes import Route, route
 from agent.server_card import ServerCard, read_card, told_of
+from agent.settings import Settings
 from agent.tokens import PromptTokens, doubts
 from agent.usage import counted
-
-SILENCE_SECONDS = 300.0
-"""How long a provider may send nothing before the connection counts as lost. Models that think long stay silent long."""
 
 _FOR_LEARNING = {"logprobs": True, "return_token_ids": True}
 """Asked of servers of one's own; one that refuses is not asked again."""
@@ -71,15 +72,25 @@ class LiteLLMModel:
             name means a server that speaks OpenAI's protocol.
         sampling: How answers are sampled.
         context_tokens: The session's budget, for servers that must be told how much they will read.
+        prices: What it costs.
+        silence_seconds: How long it may send nothing.
     """
 
     def __init__(
-        self, name: str, api_base: str = "", sampling: Sampling = DEFAULT_SAMPLING, context_tokens: int = 131_072
+        self,
+        name: str,
+        api_base: str = "",
+        sampling: Sampling = DEFAULT_SAMPLING,
+        context_tokens: int = 131_072,
+        prices: Prices = LISTED,
+        silence_seconds: float = Settings.silence_seconds,
     ) -> None:
         self.name = name
         self.api_base = api_base
         self._sampling = sampling
         self._budget = context_tokens
+        self._prices = prices
+        self._silence = silence_seconds
         self._card = ServerCard()
         self._prompts = PromptTokens()
         self._for_learning: bool | None = None
@@ -110,11 +121,9 @@ class LiteLLMModel:
 
     async def answer(self, messages: Messages, tools: Messages, on_piece: OnPiece, /) -> Answer:
         """Ask once; see ``agent.model.Model``."""
-        while not self._ready.is_set():  # polled, so that an engine told to end does not wait for a thread
-            await asyncio.sleep(0.02)
-        litellm = import_litellm()
+        litellm = await self._imported()
         to = route(litellm, self.name, self.api_base)
-        request = to.request(messages, self._sampling, self._budget) | {"stream": True, "timeout": SILENCE_SECONDS}
+        request = to.request(messages, self._sampling, self._budget) | {"stream": True, "timeout": self._silence}
         request |= {"stream_options": {"include_usage": True}, "num_retries": 0, "max_retries": 0}
         if tools:
             request["tools"] = list(tools)
@@ -122,8 +131,17 @@ class LiteLLMModel:
             return await self._asked(litellm, to, request, on_piece)
         except (TimeoutError, litellm.exceptions.openai.OpenAIError) as error:
             if fell_silent(litellm, error):
-                raise ModelRetryable(f"{self.name} sent nothing for {SILENCE_SECONDS:.0f} seconds.") from error
+                raise ModelRetryable(f"{self.name} sent nothing for {self._silence:g} seconds.") from error
             raise explain(litellm, self.name, error) from error
+
+    async def priced(self) -> bool:
+        """Return whether its price is set or listed; a server of one's own has none in the list."""
+        return self._price(route(await self._imported(), self.name, self.api_base)) is not None
+
+    async def _imported(self) -> ModuleType:
+        while not self._ready.is_set():  # polled, so that an engine told to end does not wait for a thread
+            await asyncio.sleep(0.02)
+        return import_litellm()
 
     async def _asked(self, litellm: ModuleType, to: Route, request: dict[str, Any], on_piece: OnPiece) -> Answer:
         """Ask; of a server of one's own what learning needs too, and without that if it refuses the first such request."""
@@ -145,29 +163,37 @@ class LiteLLMModel:
         stream = await litellm.acompletion(**request)
         sent = _sampling_in(stream.logging_obj.model_call_details.get("additional_args", {}).get("complete_input_dict"))
         assembly, usage, model = Assembly(), None, ""
-        async for chunk in _unsilent(stream):
+        async for chunk in _unsilent(stream, self._silence):
             for piece in assembly.add(chunk):
                 on_piece(piece)
             usage = getattr(chunk, "usage", None) or usage
             model = chunk._hidden_params.get("provider_response_model") or chunk.model or model
         if assembly.empty:
             raise ModelRetryable(f"{self.name} closed the stream without an answer.")
-        return self._whole(to, assembly, usage if _counted(stream) else None, model, sent)
+        usage = usage if _counted(stream) else None
+        cost = self._cost(to, usage, lambda: (estimate(request["messages"]), estimate([assembly.message])))
+        return self._whole(to, assembly, counted(usage), cost, model, sent)
 
-    def _whole(self, to: Route, assembly: Assembly, usage: Any, model: str, sampling: dict[str, Any]) -> Answer:
-        told = counted(usage)
+    def _whole(
+        self,
+        to: Route,
+        assembly: Assembly,
+        told: dict[str, int],
+        cost: float | None,
+        model: str,
+        sampling: dict[str, Any],
+    ) -> Answer:
         prompt, ids, logprobs = assembly.told.get("prompt_token_ids"), assembly.token_ids, assembly.logprobs
         wrong = doubts(prompt, ids, logprobs, told)
         kept, new = self._prompts.shorten(prompt) if prompt and "prompt" not in wrong else (0, None)
         finish = "tool_calls" if assembly.message.get("tool_calls") and assembly.finish_reason == "stop" else ""
-        priced = told and not to.own and "input_cost_per_token" in self._listed()
         return Answer(
             message=assembly.message,
             finish_reason=finish or assembly.finish_reason or "stop",
             model=model or self.name,
             usage=told,
             reasoning=assembly.reasoning,
-            cost_usd=getattr(usage, "cost", None) if priced else None,
+            cost_usd=cost,
             token_ids=ids if ids and "ids" not in wrong else None,
             logprobs=logprobs if logprobs and not {"ids", "logprobs"} & wrong.keys() else None,
             sampling=sampling,
@@ -176,6 +202,24 @@ class LiteLLMModel:
             prompt_token_ids=new,
             tokens_note="; ".join(wrong.values()),
         )
+
+    def _price(self, to: Route) -> Prices | None:
+        """Return what is known of the price; null where nothing is."""
+        listed = {} if to.own else self._listed()
+        if self._prices != LISTED or "input_cost_per_token" not in listed:
+            return self._prices if self._prices != LISTED else None
+        return Prices(1e6 * listed["input_cost_per_token"], 1e6 * listed.get("output_cost_per_token", 0.0))
+
+    def _cost(self, to: Route, usage: Any, estimated: Callable[[], tuple[int, int]]) -> float | None:
+        """Return an answer's price: LiteLLM's where the list has one, which knows of caches, else by tokens read and written."""
+        price, told = self._price(to), counted(usage)
+        if price is None:
+            return None
+        if told and self._prices == LISTED:
+            cost: float | None = getattr(usage, "cost", None)
+            return cost
+        read, written = (told["input_tokens"], told["output_tokens"]) if told else estimated()
+        return (read * price.input_usd + written * price.output_usd) / 1e6
 
     def _listed(self) -> dict[str, Any]:
         """Return what LiteLLM's price list says of the model."""
@@ -204,12 +248,12 @@ def _imported() -> ModuleType:
     return litellm
 
 
-async def _unsilent(stream: AsyncIterator[Any]) -> AsyncIterator[Any]:
-    """Yield a stream's chunks; ``TimeoutError`` when none came for too long."""
+async def _unsilent(stream: AsyncIterator[Any], seconds: float) -> AsyncIterator[Any]:
+    """Yield a stream's chunks; ``TimeoutError`` when none came for so long."""
     chunks = aiter(stream)
     while True:
         try:
-            async with asyncio.timeout(SILENCE_SECONDS):
+            async with asyncio.timeout(seconds):
                 chunk = await anext(chunks)
         except StopAsyncIteration:
             return

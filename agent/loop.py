@@ -94,7 +94,7 @@ class Loop:
 
     async def run(self) -> Ended:
         """Run to the end; cancelling leaves every call that was begun with a result in the conversation."""
-        deadline = asyncio.timeout(self._budget.left_seconds())
+        deadline = self._budget.deadline()
         try:
             async with deadline:
                 return await self._turns()
@@ -226,8 +226,11 @@ class Loop:
 
     async def _run_call(self, call: ToolCall) -> None:
         self._stream.emit(ev.ToolStarted(call_id=call.id, name=call.name, arguments=call.arguments))
-        refusal = call.problem or self._not_meant(call) or await self._permit(call, self._tools[call.name])
-        started = time.monotonic()  # what the developer took to answer is not the tool's time
+        refusal = call.problem or self._not_meant(call)
+        if not refusal:
+            with self._budget.paused():  # what the developer takes to answer is neither the run's time nor the tool's
+                refusal = await self._permit(call, self._tools[call.name])
+        started = time.monotonic()
         result = ToolResult(ok=False, text=refusal) if refusal else await self._tools[call.name].run(call.arguments)
         if call.name in EDITING_TOOLS and not result.ok:
             self._failed_edit = call.name

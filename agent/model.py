@@ -79,6 +79,17 @@ class Sampling:
 DEFAULT_SAMPLING = Sampling()
 
 
+@dataclass(frozen=True)
+class Prices:
+    """What a model costs, in dollars a million tokens, read and written; 0 and 0 for what the provider's price list says."""
+
+    input_usd: float = 0.0
+    output_usd: float = 0.0
+
+
+LISTED = Prices()
+
+
 class ModelRetryable(ModelUnavailable):
     """The provider failed in a way that may pass: overload, a dropped connection, a fault of its own.
 
@@ -122,6 +133,9 @@ class Model(Protocol):
             ModelRetryable, ModelRefused, ContextTooLong, RunStopped: See there.
         """
 
+    async def priced(self) -> bool:
+        """Return whether it is known what its answers cost."""
+
     def observe(self, event: Event) -> None:
         """Be told of an event of the session."""
 
@@ -157,4 +171,11 @@ def make_model(settings: Settings, device: str) -> Model:
         return ReplayModel(recording, device, settings.replay_delay)
     from agent.litellm_model import LiteLLMModel
 
-    return LiteLLMModel(settings.model, settings.api_base, Sampling.of(settings), settings.context_tokens)
+    return LiteLLMModel(
+        settings.model,
+        settings.api_base,
+        Sampling.of(settings),
+        settings.context_tokens,
+        Prices(settings.input_price_usd, settings.output_price_usd),
+        settings.silence_seconds,
+    )

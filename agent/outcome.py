@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from agent.budget import Spent
 from agent.session import open_session
 from agent.settings import Settings
 from agent.state import Judged, SessionState
@@ -14,6 +15,34 @@ def best_line(state: SessionState) -> str:
     if state.best is None:
         return f"no correct candidate in {len(state.judged)} attempts"
     return f"best: attempt {state.best.attempt} of {len(state.judged)}: {_measured(state.best)}"
+
+
+def spent_lines(state: SessionState, minutes: float | None) -> list[str]:
+    """Return what the last run spent of its limits, and what all runs did where there were more; ``minutes`` are the last's."""
+    if state.limits is None:
+        return []
+    run, before, limits = state.spent.since(state.spent_before), state.spent_before, state.limits
+    told = [f"{run.answers} of {limits.answers} turns"]
+    if run.tokens or limits.tokens:
+        told.append(_tokens(run, limits.tokens))
+    if run.dollars or limits.dollars:
+        told.append(_of(f"${run.dollars:,.2f}", f"${limits.dollars:,.2f}" if limits.dollars else ""))
+    if minutes is not None:
+        told.append(f"{_of(f'{minutes:.1f}', f'{limits.minutes:g}' if limits.minutes else '')} minutes")
+    lines = [f"spent: {', '.join(told)}"]
+    if before.answers:
+        money = f", ${state.spent.dollars:,.2f}" if state.spent.dollars else ""
+        lines.append(f"in all runs: {state.spent.answers} turns, {_tokens(state.spent, 0)}{money}")
+    return lines
+
+
+def _tokens(spent: Spent, limit: int) -> str:
+    ours = " (counted here, since the provider counts none)" if spent.uncounted else ""
+    return f"{_of(f'{spent.tokens:,}', f'{limit:,}' if limit else '')} tokens{ours}"
+
+
+def _of(used: str, limit: str) -> str:
+    return f"{used} of {limit}" if limit else used
 
 
 def next_line(state: SessionState, folder: Path) -> str:

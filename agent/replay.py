@@ -53,6 +53,10 @@ class ReplayModel:
         self._today: list[ev.Event] = []
         self._delay = delay
 
+    async def priced(self) -> bool:
+        """Return true: an answer that is played costs nothing."""
+        return True
+
     def observe(self, event: ev.Event) -> None:
         """Keep what today's session did, to find the place in the recording and to compare."""
         if isinstance(event, ev.ModelTurn | ev.ToolFinished | ev.Attempt):

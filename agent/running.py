@@ -28,7 +28,7 @@ from agent.redact import Redactor
 from agent.seen import files_seen
 from agent.session import Session
 from agent.skill_places import find_skills, project_of
-from agent.state import CUT_OFF
+from agent.state import CUT_OFF, Judged
 from agent.store import read_blob, read_events
 from agent.stream import Stream
 from agent.tools import WorkspaceTools, workspace_tools
@@ -41,7 +41,7 @@ from agent.tools.recall import recall_tool
 from agent.tools.sanitize import sanitize_tool
 from agent.tools.skill import skill_tool
 from agent.tools.sweep import ablate_tool, sweep_tool
-from sandbox.errors import EnvironmentFault, ModelUnavailable, TaskError, WarpsmithError
+from sandbox.errors import EnvironmentFault, ModelUnavailable, TaskError, UsageError, WarpsmithError
 from sandbox.isolation import best_isolation
 from sandbox.workspace import Workspace
 
@@ -80,6 +80,7 @@ class Running:
         self._hands: WorkspaceTools | None = None
         self._task: asyncio.Task[None] | None = None
         self._stopped = Ended(EndReason.INTERRUPTED)
+        self._ended: Ended | None = None
         self._resumed = stream.state.turns > 0
 
     def _desk(self) -> PermissionDesk:
@@ -139,9 +140,11 @@ class Running:
 
     async def _run(self) -> None:
         limits = Limits.of(self._session.settings)
+        budget = Budget(limits, self._stream.state.spent)
+        self._ended = None
         try:
             self._stream.emit(ev.RunStarted(turn_limit=limits.answers, budget=limits.to_json()))
-            ended = await self._to_the_end(Budget(limits, self._stream.state.spent))
+            ended = await self._to_the_end(budget)
         except asyncio.CancelledError:
             ended = self._stopped
         except TaskError as error:
@@ -154,12 +157,12 @@ class Running:
             traceback.print_exc()
             ended = Ended(EndReason.INTERNAL_ERROR, f"{type(error).__name__}: {error}")
         self.judging.stop_ahead()
-        self._stream.emit_anyway(self._ending(ended))
+        self._stream.emit_anyway(self._ending(ended, round(budget.minutes, 2)))
 
-    def _ending(self, ended: Ended) -> ev.RunEnded:
+    def _ending(self, ended: Ended, minutes: float) -> ev.RunEnded:
         best = self._stream.state.best
         if best is None:
-            return ev.RunEnded(reason=ended.reason, detail=ended.detail)
+            return ev.RunEnded(reason=ended.reason, detail=ended.detail, minutes=minutes)
         profile = best.verdict.profile
         return ev.RunEnded(
             reason=ended.reason,
@@ -167,10 +170,29 @@ class Running:
             best_attempt=best.attempt,
             best_reward=best.verdict.reward,
             best_speedup={name: asdict(gain) for name, gain in profile.speedup.items()} if profile else None,
+            minutes=minutes,
+            workspace=self._other_than(best),
         )
+
+    def _other_than(self, best: Judged) -> str:
+        """Say what the workspace holds instead of the best attempt; empty where it holds that."""
+        try:
+            hashes = {path: self._stream.blob(content) for path, content in self._workspace.files().items()}
+        except (UsageError, EnvironmentFault):
+            return f"The workspace holds what cannot be judged; the best is attempt {best.attempt}."
+        if hashes == best.files:
+            return ""
+        known = next((each for each in reversed(self._stream.state.judged) if each.files == hashes), None)
+        what = f"attempt {known.attempt}, which is worse" if known else "a state that was not judged"
+        return f"The workspace holds {what}; the best is attempt {best.attempt}."
 
     async def _to_the_end(self, budget: Budget) -> Ended:
         model = self._ready_model()
+        if budget.limits.dollars and not await model.priced():
+            raise ModelUnavailable(
+                f"The price of {self._session.settings.model} is not known, so that what it costs cannot be limited.",
+                next_step="Set input_price_usd and output_price_usd (dollars a million tokens), or limit --tokens instead.",
+            )
         self.judging.open()
         self.judging.begin_original()
         self._converse()
@@ -187,11 +209,15 @@ class Running:
             files=self._workspace.files,
         )
         while True:
-            ended = await loop.run()
+            ended = self._ended = await loop.run()
             if ended.reason in _MEASURED_AFTER:
-                await self._measure_best_again()
+                try:
+                    await self._measure_best_again()
+                except (TaskError, EnvironmentFault) as error:
+                    self._tell(error)
             if ended.reason != EndReason.FINISHED or not self._steered_meanwhile:
                 return ended
+            self._ended = None
 
     @property
     def _steered_meanwhile(self) -> bool:
@@ -291,10 +317,13 @@ class Running:
 
     def _on_judge_fault(self, error: WarpsmithError) -> None:
         reason = EndReason.TASK_UNUSABLE if isinstance(error, TaskError) else EndReason.ENVIRONMENT
-        if self.busy:
+        if not self.busy:
+            self._tell(error)
+        elif self._ended is None:  # the best's last measurement does not change why a run ended, and tells it itself
             self.stop(Ended(reason, str(error)))
-        else:
-            self._stream.emit_anyway(ev.ErrorEvent(what=error.what, where=error.where, next_step=error.next_step))
+
+    def _tell(self, error: WarpsmithError) -> None:
+        self._stream.emit_anyway(ev.ErrorEvent(what=error.what, where=error.where, next_step=error.next_step))
 
 
 def _unanswered(messages: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:

@@ -32,6 +32,9 @@ _AT_LEAST = {
     "token_limit": 0,
     "cost_limit_usd": 0,
     "time_limit_minutes": 0,
+    "input_price_usd": 0,
+    "output_price_usd": 0,
+    "silence_seconds": 1,
 }
 _OPTIONAL: Mapping[str, type] = {"temperature": float, "top_p": float, "seed": int, "max_output_tokens": int}
 """Empty, these are left to the provider."""
@@ -50,9 +53,14 @@ NOT_FROM_A_PROJECT = (
     "token_limit",
     "cost_limit_usd",
     "time_limit_minutes",
+    "turn_limit",
+    "context_tokens",
+    "input_price_usd",
+    "output_price_usd",
+    "silence_seconds",
 )
 """A project that is only looked at must not send the developer's key to a server of its own, nor choose where files go, nor
-make answers dearer or loosen what may be done without asking."""
+make answers dearer, grant a run more, or loosen what may be done without asking."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +89,12 @@ class Settings:
     """Dollars that one run may cost, as far as the provider's prices are known."""
     time_limit_minutes: float = 0.0
     """Minutes that one run may take; the best attempt is measured in full after them."""
+    input_price_usd: float = 0.0
+    """Dollars that a million tokens read cost; 0 for what the provider's price list says, as for the next."""
+    output_price_usd: float = 0.0
+    """Dollars that a million tokens written cost."""
+    silence_seconds: float = 300.0
+    """How long the model may send nothing before the connection counts as lost; one that thinks long stays silent long."""
     contrast: bool = True
     """Whether the agent is asked to compare earlier variants of its own before its next attempt."""
     context_tokens: int = 131_072

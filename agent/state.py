@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent import events as ev
-from agent.budget import Spent
+from agent.budget import Limits, Spent
 from agent.context.counting import estimate
 from agent.framing import DEVELOPER
 from agent.ranking import best_of
@@ -57,6 +57,8 @@ class SessionState:
         skills_read: Texts of skills and their files that were read, in order.
         contrasted: Numbers of the attempts that were compared, of each comparison.
         spent: What the model's answers cost.
+        limits: Of the run that began last.
+        spent_before: What had been spent when it began.
         refused_tokens: How long the shortest request was that the provider called too long; null where none was.
     """
 
@@ -83,6 +85,8 @@ class SessionState:
     refused_tokens: int | None = None
     contrasted: list[tuple[int, ...]] = field(default_factory=list)
     spent: Spent = field(default_factory=Spent)
+    limits: Limits | None = None
+    spent_before: Spent = field(default_factory=Spent)
     _arguments: dict[str, dict[str, Any]] = field(default_factory=dict)
     _counted_tokens: int = 0
     _counted_messages: int = 0
@@ -92,8 +96,10 @@ class SessionState:
         match event:
             case ev.SessionStarted():
                 self.started, self.original_files = True, event.files
-            case ev.RunStarted() | ev.RunEnded():
-                self.running = isinstance(event, ev.RunStarted)
+            case ev.RunStarted():
+                self.running, self.limits, self.spent_before = True, Limits.stored(event), self.spent
+            case ev.RunEnded():
+                self.running = False
             case ev.ConversationStarted():
                 self.messages, self.tools = [event.message], event.tools
             case ev.UserMessage():
@@ -119,7 +125,7 @@ class SessionState:
 
     def _answered(self, event: ev.ModelTurn) -> None:
         self.turns += 1
-        self.spent = self.spent.after(event)
+        self.spent = self.spent.after(event, lambda: estimate([*self.messages, *self.tools, event.message]))
         self.messages.append(event.message)
         self.open_calls = {call["id"]: call["function"]["name"] for call in event.message.get("tool_calls") or ()}
         self._arguments = {}

@@ -72,7 +72,8 @@ def _run_ended(state: SessionState, event: events.RunEnded, time: float) -> None
     known = ending(event.reason, event.best_attempt)
     if known.tone == "bad" and state.problem is None:
         state.report(Problem(known.title, event.detail, known.next_step))
-    state.add(Notice(time, known.tone, known.title, event.detail, known.next_step))
+    detail = " ".join(filter(None, (event.detail, event.workspace)))
+    state.add(Notice(time, known.tone, known.title, detail, known.next_step))
     state.drop_live()
     state.moved(Part.STATUS | Part.ATTEMPTS)
 

@@ -103,16 +103,23 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--permission-mode", choices=list(MODES), help="what the agent may do without asking (default auto)"
     )
+    add_limit_options(group)
+
+
+def add_limit_options(group: argparse._ActionsContainer) -> None:
+    """Add what ends a run of the agent; each is also a setting."""
     group.add_argument("--turns", dest="turn_limit", type=int, metavar="N", help="turn limit (default 150)")
     group.add_argument("--tokens", dest="token_limit", type=int, metavar="N", help="limit of tokens read and written")
     group.add_argument("--dollars", dest="cost_limit_usd", type=float, metavar="X", help="limit of what the run costs")
     group.add_argument("--minutes", dest="time_limit_minutes", type=float, metavar="X", help="limit of the run's time")
 
 
+LIMITS = ("turn_limit", "token_limit", "cost_limit_usd", "time_limit_minutes")
+
+
 def settings_from(options: argparse.Namespace) -> Settings:
     """Merge the given options with environment, files and defaults."""
-    limits = ("turn_limit", "token_limit", "cost_limit_usd", "time_limit_minutes")
-    names = ("model", "api_base", *limits, "permission_mode", "device", "python", "isolation", "home", "cache")
+    names = ("model", "api_base", *LIMITS, "permission_mode", "device", "python", "isolation", "home", "cache")
     given = {name: getattr(options, name, None) for name in names}
     return load_settings(given, project=Path.cwd())
 

@@ -21,12 +21,12 @@ from pathlib import Path
 
 from agent import events as ev
 from agent.context.prompts import prompt_of
-from agent.outcome import best_line, next_line
-from agent.session import SessionSummary, find_session, list_sessions, name_model, open_session, prune, summarise
+from agent.outcome import best_line, next_line, spent_lines
+from agent.session import SessionSummary, change_settings, find_session, list_sessions, open_session, prune, summarise
 from agent.state import SessionState
-from agent.store import read_events
+from agent.store import StoredEvent, read_events
 from app.commands import exporting
-from app.commands.options import settings_from
+from app.commands.options import LIMITS, add_limit_options, settings_from
 from app.report import mark
 from sandbox.errors import ExitCode
 from sandbox.verdict import Verdict
@@ -63,6 +63,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
             each.add_argument(
                 "--api-base", metavar="URL", default="", help="its server, if it is not its provider's own"
             )
+            add_limit_options(each)
             each.add_argument("--headless", action="store_true", help="let the agent go on without a screen")
         if name == "land":
             each.add_argument("--commit", action="store_true", help="as one commit, of the landed files alone")
@@ -113,15 +114,18 @@ def show(options: argparse.Namespace) -> ExitCode:
         state.apply(event.event)
         if text := _line(event.event, module):
             print(f"{time.strftime('%H:%M:%S', time.localtime(event.time))}  {text}")
-    print(f"{best_line(state)}\n{next_line(state, folder)}")
+    print("\n".join([best_line(state), *spent_lines(state, _minutes(stored)), next_line(state, folder)]))
     return ExitCode.OK
 
 
 def resume(options: argparse.Namespace) -> int:
     """Open a session again, on the screen or without one."""
     folder = find_session(settings_from(options).home, options.session)
+    changes = {name: value for name in LIMITS if (value := getattr(options, name)) is not None}
     if options.model:
-        name_model(folder, options.model, options.api_base)
+        changes |= {"model": options.model, "api_base": options.api_base}
+    if changes:
+        change_settings(folder, changes)
     if options.headless:
         from agent.headless import resume as resume_headless
 
@@ -145,6 +149,16 @@ def delete(options: argparse.Namespace) -> ExitCode:
     gone = prune(settings_from(options).home, older_than_days=options.older_than)
     print(json.dumps([_plain(summary) for summary in gone]) if options.json else f"Deleted {len(gone)} sessions.")
     return ExitCode.OK
+
+
+def _minutes(stored: Sequence[StoredEvent]) -> float | None:
+    """Return what the last run took of its time, by its first and last event where it did not end; null before the first."""
+    start = max((n for n, each in enumerate(stored) if isinstance(each.event, ev.RunStarted)), default=None)
+    if start is None:
+        return None
+    ended = (each.event.minutes for each in stored[start:] if isinstance(each.event, ev.RunEnded))
+    known = next(ended, None)
+    return (stored[-1].time - stored[start].time) / 60 if known is None else known
 
 
 def _days(text: str) -> float:
@@ -215,8 +229,8 @@ def _line(event: ev.Event, module: str) -> str:
             return f"landing {landing} undone"
         case ev.Compacted(tokens_before=before, tokens_after=after):
             return f"conversation shortened: {before:,} to about {after:,} tokens"
-        case ev.RunEnded(reason=reason, detail=detail):
-            return f"ended: {reason} {detail}".rstrip()
+        case ev.RunEnded(reason=reason, detail=detail, workspace=workspace):
+            return " ".join(filter(None, (f"ended: {reason}", detail, workspace)))
         case ev.ErrorEvent(what=what) | ev.LandingRefusedEvent(what=what):
             return f"error: {what}"
         case _:

@@ -17,8 +17,14 @@ from agent.store import SessionWriter, read_events
 from sandbox.errors import ExitCode
 from tests.agent.support import make_recording, make_settings, make_spec, make_turn, make_verdict
 from tests.servers.headless_process import start_headless
+from tests.servers.openai_server import OpenAIServer, Reply
 
 DONE = make_turn("It cannot be made faster.")
+
+
+def end_of(folder):
+    """The last end of a run."""
+    return [item.event for item in read_events(folder) if isinstance(item.event, ev.RunEnded)][-1]
 
 
 def test_without_a_correct_candidate_it_is_1_and_the_summary_is_on_stdout(tmp_path):
@@ -28,6 +34,7 @@ def test_without_a_correct_candidate_it_is_1_and_the_summary_is_on_stdout(tmp_pa
     assert done.stdout.splitlines() == [
         "ended: finished",
         "no correct candidate in 0 attempts",
+        f"spent: 2 of 150 turns, {end_of(find_session(settings.home, 'last')).minutes:.1f} minutes",
         f"session: {find_session(settings.home, 'last')}",
         f"next: let the agent go on: warpsmith sessions resume {find_session(settings.home, 'last')}",
     ]
@@ -161,3 +168,51 @@ def test_narration_says_what_matters_and_nothing_else():
         narration(ev.ModelRetry(turn=1, error="It was busy.", wait_seconds=2.0)) == "It was busy. Asking again in 2 s."
     )
     assert narration(ev.ErrorEvent(what="A.", where="b", next_step="C.")) == "A. (b) C."
+
+
+def with_an_attempt(tmp_path, model, source="", tier="full", **settings):
+    """A session in which another engine judged a state with a kernel, as a correct and fast one."""
+    spec = make_spec(tmp_path, source) if source else make_spec(tmp_path)
+    made = make_settings(tmp_path, model=model, **settings)
+    folder = create_session(spec, made, made.home)
+    writer = SessionWriter(folder)
+    original, kernel = writer.blob(spec.path.read_bytes()), writer.blob(b"// fast\n")
+    files = {"shifted.py": original}
+    writer.append(ev.SessionStarted(task=spec.to_json(), model=model, device="cpu", versions={}, files=files))
+    best = {**files, "kernels/a.cpp": kernel}
+    writer.append(ev.Attempt(attempt=1, files=best, verdict=make_verdict(tier=tier).to_json()))
+    writer.close()
+    return folder
+
+
+def test_the_developer_is_told_when_the_workspace_is_not_the_best_attempt(tmp_path, capsys):
+    write = make_turn("", ("Write", {"file_path": "kernels/a.cpp", "content": "// slow"}))
+    read = make_turn("", ("Read", {"file_path": "kernels/a.cpp"}))
+    again = make_turn("", ("Write", {"file_path": "kernels/a.cpp", "content": "// fast\n"}))
+    folder = with_an_attempt(tmp_path, f"replay:{make_recording(tmp_path, read, write, DONE, again, DONE)}")
+    assert resume(folder) == ExitCode.OK
+    said = "The workspace holds a state that was not judged; the best is attempt 1."
+    assert said in capsys.readouterr().out.splitlines()
+    assert end_of(folder).workspace == said
+    resume(folder)
+    assert end_of(folder).workspace == ""
+
+
+def test_a_fault_of_the_last_measurement_does_not_replace_why_the_run_ended(tmp_path, capsys):
+    model = f"replay:{make_recording(tmp_path, DONE)}"
+    folder = with_an_attempt(tmp_path, model, "import a_package_that_is_nowhere", tier="quick")
+    assert resume(folder) == ExitCode.OK
+    out, err = capsys.readouterr()
+    assert out.startswith("ended: finished\n")
+    assert "a_package_that_is_nowhere" in err
+
+
+def test_a_limit_of_money_without_a_price_is_refused_before_anything_is_asked(tmp_path, capsys):
+    with OpenAIServer([Reply(text="never asked")]) as server:
+        settings = make_settings(tmp_path, model="openai/test", api_base=server.base_url, cost_limit_usd=1.0)
+        folder = create_session(make_spec(tmp_path), settings, settings.home)
+        assert resume(folder) == ExitCode.ENVIRONMENT
+        out = capsys.readouterr().out
+        assert "The price of openai/test is not known" in out
+        assert "input_price_usd" in out
+        assert server.requests == []

@@ -11,8 +11,9 @@ import pytest
 
 from agent.asking import ask
 from agent.litellm_model import LiteLLMModel
-from agent.model import ContextTooLong, ModelRefused, ModelRetryable
+from agent.model import ContextTooLong, ModelRefused, ModelRetryable, Prices
 from tests.servers.openai_server import Call, OpenAIServer, Reply
+from tests.servers.provider import Tokens
 
 MESSAGES = [{"role": "user", "content": "go"}]
 TOOLS = [{"type": "function", "function": {"name": "Read", "parameters": {"type": "object", "properties": {}}}}]
@@ -48,6 +49,23 @@ async def test_text_and_reasoning_stream_and_the_answer_is_whole():
     assert "".join(piece.text for piece in pieces if piece.kind == "reasoning") == "It is memory bound."
     request = server.requests[0]
     assert (request["model"], request["messages"], request["tools"]) == ("test", MESSAGES, TOOLS)
+
+
+@pytest.mark.parametrize("tokens", [Tokens(input=1000, output=50), None])
+async def test_a_price_of_ones_own_is_what_an_answer_costs_also_where_nobody_counts(tokens):
+    with OpenAIServer([Reply(text="".join(f"{n:05} " for n in range(495)), tokens=tokens)]) as server:
+        model = LiteLLMModel("openai/test", server.base_url, prices=Prices(2.0, 10.0))
+        assert await model.priced()
+        answer = await model.answer([{"role": "user", "content": "y" * 2970}], TOOLS, lambda piece: None)
+    assert bool(answer.usage) == bool(tokens)
+    wanted = (1000 * 2 + 50 * 10) / 1e6 if tokens else (1000 * 2 + 1000 * 10) / 1e6
+    assert answer.cost_usd == pytest.approx(wanted, rel=0.05)
+
+
+async def test_a_price_is_known_of_a_listed_model_and_not_of_a_server_of_ones_own():
+    assert await LiteLLMModel("anthropic/claude-sonnet-4-5").priced()
+    assert not await LiteLLMModel("openai/test", "http://127.0.0.1:9/v1").priced()
+    assert not await LiteLLMModel("anthropic/claude-none-there-is").priced()
 
 
 async def test_parallel_calls_that_stream_interleaved_are_put_together_by_index():

@@ -182,7 +182,7 @@ async def test_the_turn_limit_ends_the_run(make):
     ("budget", "reason", "said"),
     [
         ({"tokens": 250}, EndReason.TOKEN_LIMIT, "of 250 tokens"),
-        ({"dollars": 1.0}, EndReason.COST_LIMIT, "no known price"),
+        ({"dollars": 1.0}, EndReason.COST_LIMIT, "without a price"),
     ],
 )
 async def test_a_limit_of_tokens_or_money_ends_the_run_before_the_next_question(make, budget, reason, said):

@@ -120,13 +120,12 @@ async def test_an_answer_that_ends_without_saying_why_is_no_answer(dialect, name
         await LiteLLMModel(name, server.base_url).answer(START, TOOLS, lambda piece: None)
 
 
-async def test_a_provider_that_falls_silent_is_given_up(monkeypatch):
-    monkeypatch.setattr("agent.litellm_model.SILENCE_SECONDS", 0.5)
+async def test_a_provider_that_falls_silent_is_given_up():
     with (
         ProviderServer(CLAUDE[0], [replace(BROKEN, pause=5)]) as server,
-        pytest.raises(ModelRetryable, match="sent nothing"),
+        pytest.raises(ModelRetryable, match=r"sent nothing for 0\.5 seconds"),
     ):
-        await LiteLLMModel(CLAUDE[1], server.base_url).answer(START, TOOLS, lambda piece: None)
+        await LiteLLMModel(CLAUDE[1], server.base_url, silence_seconds=0.5).answer(START, TOOLS, lambda piece: None)
 
 
 async def test_a_model_of_ones_own_without_an_address_is_asked_nowhere(monkeypatch):

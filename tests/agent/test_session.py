@@ -9,7 +9,7 @@ import time
 import pytest
 
 from agent import events as ev
-from agent.session import create_session, find_session, is_open, list_sessions, name_model, open_session, prune
+from agent.session import change_settings, create_session, find_session, is_open, list_sessions, open_session, prune
 from agent.store import SessionWriter
 from sandbox.errors import EnvironmentFault, UsageError
 from tests.agent.support import make_settings, make_spec, make_verdict
@@ -140,13 +140,16 @@ def test_a_home_that_cannot_be_written_is_a_fault_of_the_environment(tmp_path):
         create_session(make_spec(tmp_path), settings, tmp_path / "file")
 
 
-def test_a_session_that_is_resumed_may_ask_another_model(tmp_path):
+def test_a_session_that_is_resumed_may_ask_another_model_and_get_other_limits(tmp_path):
     folder = create_session(
         make_spec(tmp_path), make_settings(tmp_path, model="one/model", api_base="http://one"), tmp_path
     )
-    name_model(folder, "another/model", "")
+    change_settings(folder, {"model": "another/model", "api_base": "", "turn_limit": 3})
     settings = open_session(folder).settings
-    assert (settings.model, settings.api_base) == ("another/model", "")
+    assert (settings.model, settings.api_base, settings.turn_limit) == ("another/model", "", 3)
+    with pytest.raises(UsageError, match="'turn_limit' must be at least 1"):
+        change_settings(folder, {"turn_limit": 0})
+    assert open_session(folder).settings.turn_limit == 3
 
 
 def test_last_is_the_one_last_used(tmp_path):

@@ -24,15 +24,15 @@ def user_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_each_source_beats_those_below_it(tmp_path: Path, user_config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     below = tmp_path / "project" / "src"
     below.mkdir(parents=True)
-    user_config.write_text('model = "user"\ndevice = "cpu"\nturn_limit = 1\napi_base = "http://u"')
+    user_config.write_text('model = "user"\ndevice = "cpu"\ncontrast = true\napi_base = "http://u"')
     project_file = below.parent / "warpsmith.toml"
-    project_file.write_text('model = "project"\ndevice = "cuda"\nturn_limit = 2')
+    project_file.write_text('model = "project"\ndevice = "cuda"\ncontrast = false')
     monkeypatch.setenv("WARPSMITH_MODEL", "environment")
-    monkeypatch.setenv("WARPSMITH_TURN_LIMIT", "3")
+    monkeypatch.setenv("WARPSMITH_CONTRAST", "yes")
     found = load_settings({"model": "line", "device": None}, project=below)
-    assert (found.model, found.turn_limit, found.device, found.api_base) == ("line", 3, "cuda", "http://u")
+    assert (found.model, found.contrast, found.device, found.api_base) == ("line", True, "cuda", "http://u")
     assert found.origins["model"] == "command line"
-    assert found.origins["turn_limit"] == "environment"
+    assert found.origins["contrast"] == "environment"
     assert found.origins["device"] == str(project_file)
     assert found.origins["api_base"] == str(user_config)
     assert found.origins["python"] == "default"

@@ -11,7 +11,8 @@ from agent import events as ev
 from agent.session import create_session, open_session
 from agent.store import SessionWriter
 from app.cli import main
-from tests.agent.support import make_settings, make_spec, make_verdict
+from sandbox.errors import ExitCode
+from tests.agent.support import make_recording, make_settings, make_spec, make_turn, make_verdict
 
 
 def session(tmp_path: Path, *, landed: bool) -> Path:
@@ -47,6 +48,20 @@ def test_a_landing_is_named_by_the_developers_file(tmp_path: Path, capsys: pytes
     out = capsys.readouterr().out
     assert f"landing 1: {tmp_path / 'project' / 'shifted.py'} and 2 more files\n" in out
     assert "next: look at what landed, or undo it" in out
+
+
+def test_a_session_is_resumed_with_limits_of_its_own_and_shown_against_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer = make_turn("", ("Read", {"file_path": "shifted.py"}))
+    settings = make_settings(tmp_path, model=f"replay:{make_recording(tmp_path, answer, answer)}")
+    folder = create_session(make_spec(tmp_path), settings, settings.home)
+    home = ["--home", str(settings.home), "--turns", "1", "--minutes", "30"]
+    assert main(["sessions", "resume", str(folder), "--headless", *home]) == ExitCode.FAILED
+    told = "spent: 1 of 1 turns, 0.0 of 30 minutes"
+    assert told in capsys.readouterr().out.splitlines()
+    assert main(["sessions", "show", str(folder)]) == ExitCode.OK
+    assert told in capsys.readouterr().out.splitlines()
 
 
 def test_the_sessions_of_a_search_stand_together_below_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
