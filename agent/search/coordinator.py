@@ -27,7 +27,7 @@ from sandbox.errors import ExitCode
 REMEASURED = 3
 """How many attempts are measured anew at the end at most: one that falls back makes another one the best."""
 _FAULTY = (*FAULTS, LOST)
-"""Ends that are not the agent's own: it takes no part any more, until the search is resumed, for what was at fault may be mended."""
+"""Ends that are not the agent's own: it takes no part any more, until the search is resumed: what was at fault may be mended."""
 _LOOKS_AGAIN_SECONDS = 0.2
 
 

@@ -65,7 +65,7 @@ def summary(record: Record, winner: Member | None, unlanded: Sequence[str] = ())
 
 
 def outcome(record: Record, best: tuple[Member, Judged] | None, unlanded: Sequence[str] = ()) -> dict[str, Any]:
-    """Return how a search ended as the last line of ``--json``: its sessions, the best attempt, and what spoke against landing."""
+    """Return how a search ended as the last line of ``--json``: sessions, the best attempt, what spoke against landing."""
     sessions = [
         {**vars(m), "session": str(m.session), "ended": record.ended.get(str(m.session))} for m in record.members
     ]

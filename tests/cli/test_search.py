@@ -27,7 +27,7 @@ class Agents:
         self.working = True
         self.failing = False
 
-    def __call__(self, request: dict[str, Any]) -> Reply:
+    def __call__(self, request: dict[str, Any]) -> Reply:  # noqa: ARG002 - the signature of scripts
         if self.failing:
             return Reply(status=401, error={"error": {"message": "no such key"}})
         if self.working:
