@@ -73,9 +73,10 @@ class AnswerText:
         if opened:
             self._inside, self._rest = True, rest
             return self._say(said.rstrip()) if said.strip() else self._next()
-        certain = len(self._rest.rstrip()) - _begun(self._rest.rstrip())
-        said, self._rest = self._rest[:certain], self._rest[certain:]
-        return self._say(said) if said.strip() else None
+        certain = self._rest.rstrip()
+        certain = certain[: len(certain) - _begun(certain)].rstrip()
+        self._rest = self._rest[len(certain) :]
+        return self._say(certain) if certain else None
 
     def _say(self, text: str) -> str:
         text = text if self.content else text.lstrip()

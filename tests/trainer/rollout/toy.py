@@ -1,0 +1,249 @@
+"""A toy in which learning through the whole circle is real and quick: our loop, tools and judge, and a policy of two layers.
+
+The task is a small module. The policy's vocabulary has whole calls of tools as single tokens: the module's file, and four
+kernels for it, of which one does not compile, one is wrong, one is correct and slow, one correct and fast. So the policy
+acts in sessions like any other, and what earns something is for it to find out. The main skill is a short one of the user's
+own, as anybody can have, so that prompts stay short.
+
+It begins from recorded sessions, in which each kernel was written as often, and imitates all of them: as likely to fail as to
+win. From there on it learns from nothing but its own sessions::
+
+    python -m tests.trainer.rollout.toy FOLDER --device cpu --steps 6 --sessions 8
+
+makes the start below FOLDER, goes round, and prints what the sessions of each step earned. The same command goes on with it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+from agent.session import create_session, session_folders
+from agent.settings import Settings
+from agent.store import read_events
+from sandbox.asked import asked_task
+from tests.servers.openai_server import Call, OpenAIServer, Reply
+from trainer import rft
+from trainer.__main__ import main as trainer
+from trainer.data.episode import Episode
+from trainer.data.episodes import Choice, Report, episodes_of
+from trainer.data.segments import Target
+from trainer.policy.tiny import write_tiny_policy
+from trainer.rollout.sessions import run_sessions
+from trainer.run.options import learner_of
+from trainer.run.presets import preset
+from trainer.run.processes import started
+from trainer.run.run import Origin
+
+ENVIRONMENT = {"TORCH_COMPILE_DISABLE": "1", "OMP_NUM_THREADS": "1"}
+"""Compiling a baseline takes a processor twenty seconds; without it a reward is 2 at most."""
+REFERENCE = '''"""Scale, shift, clamp and square, each a pass over memory."""
+
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = torch.clamp(x * 1.5 + 1.0, -2.0, 2.0)
+        return y * y - x
+
+
+def get_init_inputs() -> list:
+    return []
+
+
+def get_inputs() -> list:
+    return [torch.randn(SIZE)]
+'''
+CANDIDATE = """import torch
+from torch import nn
+
+from kernels import square
+
+
+class ModelNew(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out = torch.empty_like(x)
+        square(x, out, x.numel())
+        return out
+"""
+ELEMENT = """    float y = x[i] * 1.5f + 1.0f;
+    y = y < -2.0f ? -2.0f : (y > 2.0f ? 2.0f : y);
+    out[i] = y * y - x[i];
+"""
+SLOW = """    volatile float again = x[i];
+    for (int k = 0; k < 100; ++k) again = again + 0.0f;
+"""
+ON_CPU = """#include <cstdint>
+
+extern "C" int square(const float* x, float* out, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+ELEMENT  }
+  return 0;
+}
+"""
+ON_GPU = """#include <cstdint>
+
+__global__ void element(const float* x, float* out, int64_t n) {
+  int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
+  if (i < n) {
+ELEMENT  }
+}
+
+extern "C" int square(const float* x, float* out, int64_t n, cudaStream_t stream) {
+  element<<<(n + 255) / 256, 256, 0, stream>>>(x, out, n);
+  return cudaGetLastError();
+}
+"""
+VARIANTS = {
+    "broken": ELEMENT.replace("+ 1.0f;", "+ 1.0f"),
+    "wrong": ELEMENT.replace("+ 1.0f;", "+ 1.1f;"),
+    "slow": SLOW + ELEMENT,
+    "fast": ELEMENT,
+}
+SKILL = """---
+name: cuda-kernels
+description: Write one fused kernel.
+metadata:
+  main: "true"
+---
+Write one kernel that does everything in one pass, Check it, and end.
+"""
+DONE = "I am done."
+RECIPE = {
+    "actor_lr": "3e-3",
+    "critic_lr": "3e-3",
+    "warm_up": "1",
+    "lam_actor": "1.0",
+    "epochs": "4",
+    "reject_k3": "none",
+    "k3_limit": "none",
+    "entropy_jump": "none",
+    "length_jump": "none",
+    "variance_patience": "none",
+}
+
+
+def kernel_call(variant: str, device: str) -> Call:
+    """Return the call that writes a variant of the kernel."""
+    form, suffix = (ON_CPU, "cpp") if device == "cpu" else (ON_GPU, "cu")
+    source = form.replace("ELEMENT", VARIANTS[variant])
+    return Call("Write", {"file_path": f"kernels/square.{suffix}", "content": source})
+
+
+def phrase(call: Call) -> str:
+    """Return a call as the template writes it."""
+    arguments = json.dumps(call.arguments, ensure_ascii=False)
+    return f'<tool_call>\n{{"name": "{call.name}", "arguments": {arguments}}}\n</tool_call>'
+
+
+def prepare(folder: Path, device: str) -> Path:
+    """Write task and skill, record sessions, and imitate them; returns the folder of the policy to begin from."""
+    start = folder / "start"
+    if start.is_dir():
+        return start
+    task = folder / "task.py"
+    task.write_text(REFERENCE.replace("SIZE", "64, 512" if device == "cpu" else "4096, 4096"))
+    recorded = session_folders(folder / "recorded") or record(folder, task, device)
+    module = Call("Write", {"file_path": "model_new.py", "content": CANDIDATE})
+    calls = [module, Call("Check"), *(kernel_call(variant, device) for variant in VARIANTS)]
+    policy = write_tiny_policy(
+        folder / "random",
+        vocabulary=4096,
+        texts=[prompt_of(recorded[0])] * 4,
+        phrases=[*map(phrase, calls), DONE],
+    )
+    episodes = list(episodes_of(recorded, Choice(target=Target.read(policy)), Report()))
+    imitate(policy, episodes, start)
+    return start
+
+
+def record(folder: Path, task: Path, device: str) -> list[Path]:
+    """Let scripted models write the variants, each in a session of its own, side by side."""
+    module = Call("Write", {"file_path": "model_new.py", "content": CANDIDATE})
+    home, spec = folder / "recorded", asked_task(str(task), device=device)
+    with ExitStack() as servers:
+        for variant in VARIANTS:
+            script = [Reply(calls=[module, kernel_call(variant, device)]), Reply(calls=[Call("Check")])]
+            server = servers.enter_context(OpenAIServer([*script, *[Reply(text=DONE)] * 3]))
+            settings = Settings(
+                model="openai/script", api_base=server.base_url, home=home, cache=folder / "cache", contrast=False
+            )
+            create_session(spec, settings, home)
+        run_sessions(session_folders(home), len(VARIANTS), tell)
+    return session_folders(home)
+
+
+def prompt_of(session: Path) -> str:
+    """Return what the model was told at first."""
+    begun = next(stored.event for stored in read_events(session) if stored.event.type == "conversation_started")
+    return begun.message["content"] + json.dumps(begun.tools)
+
+
+def imitate(policy: Path, episodes: list[Episode], out: Path, steps: int = 150, enough: float = 0.25) -> None:
+    """Fine-tune a policy on all episodes, whatever they earned, until it does as they do."""
+    episodes = [replace(episode, reward=0.0) for episode in episodes]
+    recipe = replace(preset("long-horizon"), actor_lr=3e-3, warm_up=5)
+    with started("cpu") as processes:
+        learner = learner_of(Origin("rft", recipe, str(policy)), processes, ["policy"])
+        for step in range(1, steps + 1):
+            nll = rft.update(learner, episodes)["nll"]
+            if step % 10 == 0:
+                tell(f"imitated {step} times: {nll:.3f} nats a token")
+            if nll < enough:
+                break
+        learner.policy.save(out)
+
+
+def go_round(folder: Path, device: str, steps: int, sessions: int, at_once: int) -> int:
+    """Run the cycle by its command line, and return its exit code."""
+    options = ["--sessions", sessions, "--at-once", at_once, "--turns", 6, "--answer-tokens", 12, "--context", 32768]
+    recipe = [part for name, value in RECIPE.items() for part in ("--set", f"{name}={value}")]
+    command = ["cycle", folder / "task.py", "--model", folder / "start", "--out", folder / "run", "--steps", steps]
+    return trainer([str(each) for each in [*command, "--device", device, *options, *recipe]])
+
+
+def rewards(folder: Path) -> list[float]:
+    """Return the mean reward of the sessions of each step."""
+    return [json.loads(line)["reward"] for line in (folder / "run" / "metrics.jsonl").read_text().splitlines()]
+
+
+def tell(text: str) -> None:
+    """Say how far it is."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def at_home(folder: Path) -> dict[str, str]:
+    """Write the skill where the user's own are, below a folder, and return the environment in which they are found."""
+    skill = folder / "config" / "warpsmith" / "skills" / "cuda-kernels" / "SKILL.md"
+    skill.parent.mkdir(parents=True, exist_ok=True)
+    skill.write_text(SKILL)
+    return {**ENVIRONMENT, "XDG_CONFIG_HOME": str(folder / "config"), "WARPSMITH_CACHE": str(folder / "cache")}
+
+
+def main() -> int:
+    """Do what the module's docstring says."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--device", default="cpu", help="cpu or cuda:N")
+    parser.add_argument("--steps", type=int, default=6)
+    parser.add_argument("--sessions", type=int, default=8, help="of each step")
+    parser.add_argument("--at-once", type=int, default=1)
+    options = parser.parse_args()
+    folder = options.folder.resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    os.environ.update(at_home(folder))
+    prepare(folder, options.device)
+    code = go_round(folder, options.device, options.steps, options.sessions, options.at_once)
+    print("mean reward of each step:", *(f"{reward:.2f}" for reward in rewards(folder)))
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
