@@ -20,7 +20,7 @@ from agent.tools.arguments import mismatch, settled
 from sandbox.workspace import Workspace
 
 REPEATS = 3
-"""So often is the same call with the same result, or the same code judged at the same tier, a loop."""
+"""So often is the same call with the same result, or the same code judged at the same tier, going round in circles."""
 
 _PATHS = ("file_path", "notebook_path")
 _WRITING = ("Write", "Edit", "MultiEdit", "NotebookEdit")
@@ -64,14 +64,23 @@ def _protected(trajectory: Trajectory, arguments: dict[str, Any]) -> bool:
 
 
 def _goes_round(trajectory: Trajectory) -> bool:
-    done: Counter[tuple[str, ...]] = Counter()
+    """Whether calls came to the same again and again with no file written between, or the same code was judged so often."""
+    judged = Counter(
+        (each.verdict.source_sha256, each.verdict.tier)
+        for each in trajectory.state.judged
+        if each.verdict.source_sha256
+    )
+    done: Counter[str] = Counter()
     for turn in trajectory.turns:
         told = {event.call_id: event for event in turn.happened(ev.ToolFinished)}
         for call in turn.event.message.get("tool_calls") or ():
-            if finished := told.get(call["id"]):
-                said = json.dumps([call["function"], finished.message.get("content")], sort_keys=True)
-                done["call", said] += 1
-    for judged in trajectory.state.judged:
-        if judged.verdict.source_sha256:
-            done["code", judged.verdict.source_sha256, judged.verdict.tier] += 1
-    return max(done.values(), default=0) >= REPEATS
+            finished = told.get(call["id"])
+            if finished is None:
+                continue
+            if finished.ok and finished.name in _WRITING:
+                done.clear()
+            said = json.dumps([call["function"], finished.message.get("content")], sort_keys=True)
+            done[said] += 1
+            if done[said] >= REPEATS:
+                return True
+    return max(judged.values(), default=0) >= REPEATS

@@ -12,18 +12,20 @@ if TYPE_CHECKING:
 
 
 def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
-    """Return the tokenizer of a policy's folder; nothing is ever fetched.
+    """Return the tokenizer of a policy's folder, as its ``tokenizer.json`` has it; nothing is ever fetched.
+
+    Unlike ``AutoTokenizer`` this loads no torch.
 
     Raises:
         UsageError: The folder holds none that can be read.
     """
-    from transformers import AutoTokenizer
+    from transformers import PreTrainedTokenizerFast
 
     next_step = "Name the folder of a policy, with the files of its tokenizer."
     if not folder.is_dir():
         raise UsageError("There is no such folder.", where=str(folder), next_step=next_step)
     try:
-        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        tokenizer: PreTrainedTokenizerBase = PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
     except Exception as error:  # files of somebody else's, read by somebody else's code
         why = str(error).partition("\n")[0]
         raise UsageError(f"No tokenizer can be read here: {why}", where=str(folder), next_step=next_step) from error

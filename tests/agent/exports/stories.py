@@ -88,14 +88,13 @@ class Story:
             turn=self.state.turns + 1,
             message=message,
             prompt_sha256=self.state.prompt_sha256,
-            finish_reason="tool_calls" if calls else "stop",
             model="local/policy",
             seconds=1.5,
             token_ids=written,
             logprobs=None if written is None else [-0.25] * len(written),
             prompt_tokens_kept=kept,
             prompt_token_ids=new,
-            **fields,
+            **{"finish_reason": "tool_calls" if calls else "stop", **fields},
         )
         self._tokens.lengthen(event)
         self._prompt = self._prompt + (written or [])
