@@ -8,7 +8,7 @@ from typing import Any
 
 from agent.framing import RULE as DATA_RULE
 from agent.framing import fenced
-from agent.quoting import quoted
+from agent.quoting import function_quoted, quoted, shows_whole
 from agent.skills import Skills
 from agent.verdict_text import original_text
 from sandbox.capture import read_manifest
@@ -51,12 +51,23 @@ def opening_message(spec: TaskSpec, source: str, profile: Mapping[str, Any] | No
         f"\n{fenced(quoted(source, spec.candidate_class), 'python')}\n",
         f"- built and called as: {made}",
         f"- mode: {mode}; device: {spec.device}; dtype: {dtype}; precision class: {spec.precision}",
+        *_factory(spec, source),
         *_captured(spec),
         *_promises(spec),
     ]
     if profile is not None:
         facts.append(f"\nProfile of the original:\n{original_text(profile)}")
     return {"role": "user", "content": "\n".join(facts)}
+
+
+def _factory(spec: TaskSpec, source: str) -> Iterator[str]:
+    """Quote the function that makes the inputs, where the file that is shown does not have it: it tells what values they take."""
+    module, _, function = spec.factory.rpartition(":")
+    if not module and shows_whole(source):
+        return
+    path = spec.root.joinpath(*module.split(".")).with_suffix(".py") if module else spec.path
+    if path.is_file() and (text := function_quoted(path.read_text(errors="replace"), function)):
+        yield f"- {function} of `{path.name}`, which the workspace does not hold:\n\n{fenced(text, 'python')}\n"
 
 
 def _captured(spec: TaskSpec) -> Iterator[str]:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 LONGEST_WHOLE = 8_000
 """Characters of a file that is quoted whole, some 2,500 tokens: what is quoted is sent again with every answer."""
 _LONGEST = 24_000
+_LONGEST_FUNCTION = 2_000
 
 
 def shows_whole(source: str) -> bool:
@@ -33,6 +34,17 @@ def quoted(source: str, class_name: str) -> str:
     imports = [each for each in body if isinstance(each, ast.Import | ast.ImportFrom)]
     text = _shown(lines, [*imports, *_used(node, body), node])
     return text if len(text) <= _LONGEST else _shown(lines, [node])[:_LONGEST]
+
+
+def function_quoted(source: str, name: str) -> str:
+    """Return the text of a function of a file; empty if there is none, or if it is long."""
+    try:
+        body = ast.parse(source).body
+    except SyntaxError:
+        return ""
+    node = next((each for each in body if isinstance(each, ast.FunctionDef) and each.name == name), None)
+    text = ast.get_source_segment(source, node) if node else ""
+    return text if text and len(text) <= _LONGEST_FUNCTION else ""
 
 
 def _shown(lines: Sequence[str], statements: Sequence[ast.stmt]) -> str:

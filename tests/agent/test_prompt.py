@@ -120,3 +120,23 @@ def test_what_the_task_is_judged_by_is_said_where_it_is_not_usual(tmp_path):
     spec = make_spec(tmp_path)
     assert "latency" not in opening_message(spec, MODULE)["content"]
     assert "- judged by latency" in opening_message(spec.with_changes(judged_by="latency"), MODULE)["content"]
+
+
+def test_the_function_that_makes_the_inputs_is_quoted_where_the_module_is_elsewhere(tmp_path):
+    spec = make_spec(tmp_path)
+    (spec.root / "data").mkdir()
+    makes = "def make_inputs():\n    return torch.randint(0, 77, (4,))"
+    (spec.root / "data" / "batch.py").write_text(f"import torch\n\n\n{makes}\n\n\ndef other():\n    return 88\n")
+    text = opening_message(spec.with_changes(factory="data.batch:make_inputs"), MODULE)["content"]
+    assert makes in text
+    assert "return 88" not in text
+    assert "inputs from data.batch:make_inputs" in text
+    for name in ("data.batch:missing", "data.nowhere:make_inputs", "make_inputs"):
+        assert "make_inputs of" not in opening_message(spec.with_changes(factory=name), MODULE)["content"]
+    spec.path.write_text(f"{MODULE}\n\n{makes}\n")
+    long = f"{spec.path.read_text()}\n{'# much more' * 1000}"
+    assert (
+        text.count(makes)
+        == opening_message(spec.with_changes(factory="make_inputs"), long)["content"].count(makes)
+        == 1
+    )
