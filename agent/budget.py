@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 from agent.events import EndReason, ModelTurn, RunStarted
@@ -76,6 +76,15 @@ class Limits:
         budget = event.budget
         return cls(
             event.turn_limit, int(budget.get("tokens", 0)), budget.get("cost_usd", 0.0), budget.get("minutes", 0.0)
+        )
+
+    def after(self, spent: Spent) -> Limits:
+        """Return what is left of them, the minutes whole: one answer or token at least, for 0 would be no limit."""
+        return replace(
+            self,
+            answers=max(1, self.answers - spent.answers),
+            tokens=max(1, self.tokens - spent.tokens) if self.tokens else 0,
+            dollars=max(1e-6, self.dollars - spent.dollars) if self.dollars else 0.0,
         )
 
     def to_json(self) -> dict[str, float]:

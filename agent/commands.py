@@ -19,9 +19,10 @@ class Command:
 
 @dataclass(frozen=True)
 class Run(Command):
-    """Start the loop, or go on after it ended."""
+    """Start the loop, or go on after it ended: with as much again as the limits say, or with the ``rest`` of them."""
 
     type: ClassVar[str] = "run"
+    rest: bool = False
 
 
 @dataclass(frozen=True)

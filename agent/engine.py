@@ -115,8 +115,8 @@ class Engine:
 
     def _obey(self, command: Command | str) -> None:
         match command:
-            case cmd.Run():
-                self._running.start()
+            case cmd.Run(rest=rest):
+                self._running.start(rest=rest)
             case cmd.Steer(text=text):
                 self._stream.emit(ev.Steered(text=text, skill=self._running.skill_for(text)))
                 self._running.start()

@@ -62,6 +62,7 @@ class Loop:
         budget: Of this run.
         context_tokens: Budget for the request, in tokens; the model's own limit wins if it is smaller.
         contrast: Whether earlier variants are compared before the next attempt.
+        begun_from_attempt: The workspace began as an attempt of another session, and not as the original.
         permit: Asked before every call that could run.
         files: Returns the workspace's files, to be told when the conversation is shortened.
     """
@@ -76,6 +77,7 @@ class Loop:
         budget: Budget,
         context_tokens: int,
         contrast: bool = False,
+        begun_from_attempt: bool = False,
         permit: Permit = permit_all,
         files: Callable[[], Mapping[str, bytes]] = dict,
     ) -> None:
@@ -89,7 +91,7 @@ class Loop:
         self._window = Window(stream, redact, model, context_tokens, files)
         self._permit = permit
         self._unusable = 0
-        self._nudged = False
+        self._nudged = begun_from_attempt  # which is correct: nothing better may well be found
         self._failed_edit = ""
 
     async def run(self) -> Ended:

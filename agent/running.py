@@ -113,10 +113,11 @@ class Running:
         skill = self._skills.asked_for(text)
         return skill.told if skill else ""
 
-    def start(self) -> None:
-        """Start a run, unless one goes on."""
+    def start(self, *, rest: bool = False) -> None:
+        """Start a run, unless one goes on; with ``rest`` its limits are what earlier runs left of them."""
         if not self.busy:
-            self._task = asyncio.create_task(self._run())
+            limits = Limits.of(self._session.settings)
+            self._task = asyncio.create_task(self._run(limits.after(self._stream.state.spent) if rest else limits))
 
     def stop(self, ended: Ended) -> None:
         """Stop the run, if there is one, for this reason."""
@@ -138,8 +139,7 @@ class Running:
             message = {"role": "tool", "tool_call_id": call_id, "content": text}
             self._stream.emit(ev.ToolFinished(call_id=call_id, name=name, ok=False, message=message, seconds=0.0))
 
-    async def _run(self) -> None:
-        limits = Limits.of(self._session.settings)
+    async def _run(self, limits: Limits) -> None:
         budget = Budget(limits, self._stream.state.spent)
         self._ended = None
         try:
@@ -204,6 +204,7 @@ class Running:
             self._redact,
             budget=budget,
             contrast=settings.contrast and not settings.model.startswith(REPLAYED),
+            begun_from_attempt=bool((self._session.search or {}).get("base")),
             context_tokens=settings.context_tokens,
             permit=self.permissions.permit,
             files=self._workspace.files,

@@ -101,7 +101,9 @@ class _Search:
             sys.stderr.write(f"agent {member.agent} | waits until its session {member.session} is closed elsewhere\n")
         while is_open(member.session):
             await asyncio.sleep(_LOOKS_AGAIN_SECONDS)
-        ended = await drive(member.session, [cmd.Run()], (ev.RunEnded,), lambda e, line: self._tell(member, e, line))
+        ended = await drive(
+            member.session, [cmd.Run(rest=True)], (ev.RunEnded,), lambda e, line: self._tell(member, e, line)
+        )
         self._record.end(member, ended.reason if isinstance(ended, ev.RunEnded) else LOST)
 
     def _tell(self, member: Member, event: ev.Event, line: str) -> None:

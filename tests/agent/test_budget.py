@@ -72,3 +72,12 @@ def test_an_answer_that_is_played_costs_nothing() -> None:
     state = SessionState()
     state.apply(make_turn("x" * 999))
     assert state.spent == Spent(answers=1)
+
+
+def test_the_rest_of_limits_is_never_none_and_never_unlimited() -> None:
+    limits = Limits(answers=10, tokens=1000, dollars=2.0, minutes=5.0)
+    assert limits.after(Spent(4, 300, 0.5)) == Limits(6, 700, 1.5, 5.0)
+    over = limits.after(Spent(12, 2000, 3.0))
+    assert (over.answers, over.tokens) == (1, 1)
+    assert 0 < over.dollars < 0.001
+    assert Limits(answers=3).after(Spent(1, 500, 9.0)) == Limits(answers=2)

@@ -32,7 +32,18 @@ DONE = Reply(text="There is nothing more to gain.")
 class Bench:
     """A conversation about a real workspace, and a loop over it."""
 
-    def __init__(self, folder, script, *, correct=True, secrets=None, judging=(), budget=None, context_tokens=100_000):
+    def __init__(
+        self,
+        folder,
+        script,
+        *,
+        correct=True,
+        begun=False,
+        secrets=None,
+        judging=(),
+        budget=None,
+        context_tokens=100_000,
+    ):
         spec = make_spec(folder)
         self.server = OpenAIServer(script)
         self.workspace = Workspace.create(spec, folder / "session" / "workspace")
@@ -54,6 +65,7 @@ class Bench:
             Redactor(secrets or {}),
             budget=Budget(Limits(**{"answers": 20, **(budget or {})}), Spent()),
             contrast=True,
+            begun_from_attempt=begun,
             context_tokens=context_tokens,
         )
 
@@ -223,6 +235,15 @@ async def test_two_variants_are_compared_once_before_the_next_attempt(make):
     assert (shown.origin, shown.attempts) == ("contrast", [1, 2])
     assert shown.message in bench.server.requests[0]["messages"]
     assert bench.server.requests[-1]["messages"].count(shown.message) == 1
+
+
+@pytest.mark.parametrize(("begun", "answers"), [(False, 2), (True, 1)])
+async def test_who_ends_without_a_correct_attempt_is_asked_once_more_but_not_where_the_base_is_one(
+    make, begun, answers
+):
+    bench = make([Reply(text="Nothing better is to be found.")] * 3, correct=False, begun=begun)
+    assert (await bench.run()).reason == EndReason.FINISHED
+    assert len(bench.server.requests) == answers
 
 
 async def test_a_silent_model_is_nudged_twice_and_then_given_up(make):

@@ -6,7 +6,7 @@ import json
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -18,6 +18,7 @@ from tests.servers.openai_server import Call, OpenAIServer, Reply
 
 pytestmark = pytest.mark.timeout(600)
 WORK = "sleep 300"
+Kind = TypeVar("Kind", bound=ev.Event)
 
 
 class Agents:
@@ -64,17 +65,17 @@ def wait_for_work(cli: Cli, process: Any) -> None:
     pytest.fail("the agents did not begin to work")
 
 
-def runs_of(record: Record) -> list[list[str]]:
-    """Return why the runs of each session ended."""
+def events_of(record: Record, kind: type[Kind]) -> list[list[Kind]]:
+    """Return the events of a kind, of each session."""
     stored = [[each.event for each in read_events(member.session)] for member in record.members]
-    return [[event.reason for event in events if isinstance(event, ev.RunEnded)] for events in stored]
+    return [[event for event in events if isinstance(event, kind)] for events in stored]
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_a_search_that_was_stopped_goes_on_in_the_sessions_it_had(
     cli: Cli, task: Path, agents: Agents, server: OpenAIServer, number: signal.Signals
 ) -> None:
-    process = cli.start(*begin(cli, task, server))
+    process = cli.start(*begin(cli, task, server, "--turns", "6"))
     wait_for_work(cli, process)
     process.send_signal(number)
     if number == signal.SIGINT:
@@ -89,8 +90,10 @@ def test_a_search_that_was_stopped_goes_on_in_the_sessions_it_had(
     done.says("no correct candidate")
     record = find_record(cli.folder / "home", "last")
     assert [(member.round, member.agent) for member in record.members] == [(1, 1), (1, 2)]
-    assert runs_of(record) == [["interrupted", "finished"]] * 2
+    ends = [[event.reason for event in ended] for ended in events_of(record, ev.RunEnded)]
+    assert ends == [["interrupted", "finished"]] * 2
     assert set(record.ended.values()) == {"finished"}
+    assert [[event.turn_limit for event in begun] for begun in events_of(record, ev.RunStarted)] == [[3, 2]] * 2
     assert not cli.left_behind()
 
 
