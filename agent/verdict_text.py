@@ -1,54 +1,82 @@
-"""What the judge measured, in words sized for a model: the whole of what matters, in under sixty lines."""
+"""What the judge measured, in words sized for a model: what matters, each thing once, in under sixty lines."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sandbox.guard.policy import policy_text
 from sandbox.reward import undecided
 from sandbox.task import JudgedBy
-from sandbox.task_check import PASSED
 from sandbox.timing.floor import share_of_copy
 from sandbox.timing.statistics import FASTER, SHORT_GAIN, SHORT_US
 from sandbox.verdict import Baseline, BuildReport, GuardReport, KernelRun, ProfileReport, Verdict, VerifyReport
 
-_DIAGNOSTICS = 10
 _SAME_LINES = 6
-_FINDINGS = 8
-_CASES = 8
-_NOTES = 6
-_KERNELS = 8
 _OPERATORS = 12
 _LINES = 12
-_WIDTH = 600
+_SMALL_SHARE = 0.01
 _MARGIN = 0.97
 """An aim leaves room for the interval."""
 _NO_TRUST = "times are not to be trusted"
 """How the judge begins the note that says why."""
+_KNOWN_NOTE = "the intervals are over placements"
+"""How a note of every profile ends; the Check tool says it once."""
+_READY_NOTE = "to get ready"
+"""How a note about a baseline's preparation ends, which a model has no use for."""
 
 
-def verdict_text(verdict: Verdict, attempt: int) -> str:
-    """Return a verdict as text: outcome first, then what each part found, then what the next reward takes."""
+@dataclass(frozen=True)
+class Size:
+    """How many rows of each kind a text has at most, and how many characters a line."""
+
+    diagnostics: int
+    kernels: int
+    findings: int
+    cases: int
+    notes: int
+    width: int
+
+
+SIZED = Size(diagnostics=10, kernels=8, findings=8, cases=8, notes=6, width=600)
+"""What a model is told of a verdict, under a screen."""
+WHOLE = Size(*[1_000_000] * 6)
+"""All that the verdict holds."""
+
+
+def verdict_text(verdict: Verdict, attempt: int, size: Size = SIZED) -> str:
+    """Return a verdict as text: outcome first, then what each part found beyond that, then what the next reward takes."""
     reward = "none" if verdict.reward is None else str(verdict.reward)
-    lines = [f"Attempt {attempt} ({verdict.tier}): reward {reward}. {verdict.reason}"]
+    lines = [f"Attempt {attempt} ({verdict.tier}): reward {reward}. {verdict.reason}", ", ".join(_parts(verdict))]
     if verdict.build:
-        lines += _build(verdict.build)
+        lines += _build(verdict.build, verdict.reason, size)
     if verdict.guard:
-        lines += _guard(verdict.guard, policy_text(verdict))
+        lines += _guard(verdict.guard, policy_text(verdict), verdict.reason, size)
     if verdict.verify:
-        lines += _verify(verdict.verify)
+        lines += _verify(verdict.verify, verdict.reason, size)
     if verdict.profile:
-        lines += _profile(verdict.profile, verdict.environment.get("device") == "cpu")
-    if next_step := _remeasure(verdict) or _next_reward(verdict):
-        lines.append(next_step)
-    return "\n".join(_clipped(line) for line in lines)
+        lines += _profile(verdict.profile, verdict.reason, size, on_cpu=verdict.environment.get("device") == "cpu")
+    lines.append(_remeasure(verdict) or _next_reward(verdict))
+    return "\n".join(_clipped(line, size.width) for line in lines if line)
 
 
-def _build(build: BuildReport) -> Iterator[str]:
-    yield f"build: {'ok' if build.ok else 'FAILED'} in {build.seconds:.1f} s"
-    yield from _first(_DIAGNOSTICS, list(_diagnosed(build)))
-    yield from _first(_KERNELS, [_kernel(k.name, k.registers, k.shared_bytes, k.spill_bytes) for k in build.kernels])
+def _parts(verdict: Verdict) -> Iterator[str]:
+    """Yield how build, guard and verify went, as far as they ran."""
+    if verdict.build:
+        yield f"build {'ok' if verdict.build.ok else 'FAILED'} in {verdict.build.seconds:.1f} s"
+    if verdict.guard:
+        yield f"guard {'ok' if verdict.guard.ok else 'REJECTED'}"
+    if verdict.verify:
+        good, cases = sum(case.ok for case in verdict.verify.cases), len(verdict.verify.cases)
+        yield f"verify {'ok' if verdict.verify.ok else 'FAILED'}: {good} of {cases} cases agree"
+
+
+def _build(build: BuildReport, reason: str, size: Size) -> Iterator[str]:
+    told = [line for line in _diagnosed(build) if line.strip().rstrip(".") not in reason]
+    yield from _first(size.diagnostics, told)
+    kernels = [_kernel(k.name, k.registers, k.shared_bytes, k.spill_bytes) for k in build.kernels]
+    yield from _first(size.kernels, kernels)
 
 
 def _diagnosed(build: BuildReport) -> Iterator[str]:
@@ -67,17 +95,26 @@ def _kernel(name: str, registers: int, shared: int, spilled: int) -> str:
     return f"  {name}: {registers} registers, {shared} bytes shared{spills}"
 
 
-def _guard(guard: GuardReport, policy: str) -> Iterator[str]:
-    yield f"guard: {f'ok; {policy}' if guard.ok and policy else 'ok' if guard.ok else 'REJECTED'}"
-    yield from _first(_FINDINGS, [f"  {f.severity} {f.rule}: {f.evidence}" for f in guard.findings])
+def _guard(guard: GuardReport, policy: str, reason: str, size: Size) -> Iterator[str]:
+    if guard.findings and policy:
+        yield f"  {policy}"
+    told = (f"{f.rule}: {f.evidence}" for f in guard.findings)
+    severities = (f.severity for f in guard.findings)
+    rows = [f"  {severity} {text}" for severity, text in zip(severities, told, strict=True) if text not in reason]
+    yield from _first(size.findings, rows)
 
 
-def _verify(verify: VerifyReport) -> Iterator[str]:
+def _verify(verify: VerifyReport, reason: str, size: Size) -> Iterator[str]:
     failed = [case for case in verify.cases if not case.ok]
-    yield f"verify: {'ok' if verify.ok else 'FAILED'}, {len(verify.cases) - len(failed)} of {len(verify.cases)} cases agree"
-    yield from _first(_CASES, [f"  {c.name}: {c.reason}{_errors(c.max_abs_error, c.max_rel_error)}" for c in failed])
+    told = [f"  {c.name}: {_why(c.reason, reason)}{_errors(c.max_abs_error, c.max_rel_error)}" for c in failed]
+    yield from _first(size.cases, told)
     yield from (f"  sizes: {each}" for each in verify.ranges)
-    yield from (f"  note: {note}" for note in verify.notes[:_NOTES])
+    yield from (f"  note: {note}" for note in verify.notes[: size.notes])
+
+
+def _why(why: str, reason: str) -> str:
+    """Return why a case failed; the first one's reason is the verdict's."""
+    return "as said above" if why and why.rstrip(".") in reason else why
 
 
 def _errors(absolute: float | None, relative: float | None) -> str:
@@ -86,25 +123,23 @@ def _errors(absolute: float | None, relative: float | None) -> str:
     return f" (max error {absolute:.3g} absolute, {relative:.3g} relative)"
 
 
-def _profile(profile: ProfileReport, on_cpu: bool) -> Iterator[str]:
+def _profile(profile: ProfileReport, reason: str, size: Size, *, on_cpu: bool) -> Iterator[str]:
     yield f"profile: {_times(profile, on_cpu) if profile.device_us > 0 else 'no time could be taken'}"
     if profile.disturbed:
-        yield f"  DISTURBED, which is not the kernel's fault; the times below cannot be trusted: {profile.disturbed}"
+        why = "" if profile.disturbed.rstrip(".") in reason else f": {profile.disturbed}"
+        yield f"  DISTURBED, which is not the kernel's fault; the times below cannot be trusted{why}"
     if profile.judged_by == "latency":
         yield "  judged by latency: baselines and speedups below are about what a caller waits"
     if profile.remarkable:
         yield f"  THE DEVELOPER HAS TO LOOK: {profile.remarkable}"
-    for name, baseline in profile.baselines.items():
-        yield from _against(name, baseline, profile)
+    if baselines := "; ".join(_baselines(profile, reason)):
+        yield f"  {baselines}"
     if profile.copy_us > 0 and profile.device_us > 0:
-        distance, share = profile.device_us / profile.copy_us, share_of_copy(profile.device_us, profile.copy_us)
-        copy = f"a copy of the same bytes takes {microseconds(profile.copy_us)}"
-        yield f"  {copy}: you are at {distance:.2f} times that, {share}"
+        share = share_of_copy(profile.device_us, profile.copy_us)
+        yield f"  a copy of the same bytes takes {microseconds(profile.copy_us)}: you reach {share}"
     yield from _graph(profile)
-    yield from _first(_KERNELS, [_ran(kernel) for kernel in profile.kernels])
-    if profile.speedup:
-        yield "  intervals are 95 %, over placements; a placement is a new process with new buffers"
-    yield from (f"  note: {note}" for note in profile.notes[:6])
+    yield from _first(size.kernels, [_ran(kernel) for kernel in profile.kernels])
+    yield from (f"  note: {note}" for note in profile.notes[: size.notes] if not note.endswith(_KNOWN_NOTE))
 
 
 def _times(profile: ProfileReport, on_cpu: bool) -> str:
@@ -115,17 +150,24 @@ def _times(profile: ProfileReport, on_cpu: bool) -> str:
     return f"{device} on the device{warm}, {microseconds(profile.latency_us)} latency"
 
 
-def _against(name: str, baseline: Baseline, profile: ProfileReport) -> Iterator[str]:
-    """Say how the candidate stands against one baseline."""
-    mode = f" ({baseline.mode})" if baseline.mode != name else ""
-    us, gain = baseline.us(profile.judged_by), profile.speedup.get(name)
-    if us is None:
-        yield f"  {name}{mode}: could not be timed: {baseline.error or profile.disturbed or 'no reason was given'}"
-    elif gain is not None:
-        warm = f"; warm {microseconds(baseline.warm_us)}" if baseline.warm_us else ""
-        graphs = "; replays CUDA graphs" if baseline.graphs else ""
-        interval = f"{gain.ratio:.3f}x [{gain.low:.3f}, {gain.high:.3f}]"
-        yield f"  against {name}{mode} at {microseconds(us)}: {interval}{warm}{graphs}"
+def _baselines(profile: ProfileReport, reason: str) -> Iterator[str]:
+    """Yield each baseline's time, and how the candidate stands against it where the reason does not say so."""
+    best = profile.baselines.get("best")
+    for name, baseline in profile.baselines.items():
+        if name == "best" and baseline.mode in profile.baselines:
+            continue  # it is one of the others, and marked there
+        mode = f" ({baseline.mode})" if baseline.mode != name else ""
+        marked = " (the best)" if best is not None and best.mode == name != "eager" else ""
+        us, gain = baseline.us(profile.judged_by), profile.speedup.get(name)
+        if us is None:
+            why = baseline.error or ("" if profile.disturbed else "no reason was given")
+            yield f"{name}{mode}{marked} could not be timed{f': {why}' if why else ''}"
+        elif gain is not None:
+            warm = f", warm {microseconds(baseline.warm_us)}" if baseline.warm_us else ""
+            graphs = ", replays CUDA graphs" if baseline.graphs else ""
+            known = f"{gain.ratio:.2f} times" in reason and name in ("eager", "compile")
+            ratio = "" if known else f": {gain.ratio:.3f}x [{gain.low:.3f}, {gain.high:.3f}]"
+            yield f"{name}{mode}{marked} {microseconds(us)}{ratio}{warm}{graphs}"
 
 
 def _graph(profile: ProfileReport) -> Iterator[str]:
@@ -157,14 +199,11 @@ def _remeasure(verdict: Verdict) -> str:
         return ""
     if verdict.profile.disturbed:
         return (
-            "The times were disturbed from outside, so there is no reward; change nothing for it. The same tier measures "
-            "these files anew, without remeasure. Check again."
+            "Change nothing for it, and Check again once: the same tier measures these files anew, without remeasure."
         )
     if verdict.correct and (name := undecided(verdict.profile)):
-        more = (
-            "Check again" if verdict.tier == "full" else "Check again, or with tier full, which draws more placements"
-        )
-        return f"The interval against {name} is too wide, not the kernel too slow: {more}."
+        more = "" if verdict.tier == "full" else ", or with tier full, which draws more placements"
+        return f"The interval against {name} is too wide, not the kernel too slow: Check again once{more}."
     return ""
 
 
@@ -192,25 +231,34 @@ def original_text(profile: Mapping[str, Any]) -> str:
     lines = [_device(profile["environment"])]
     lines += ["signature:", *_first(2 * _LINES, [f"  {line}" for line in profile["signature"]])]
     lines.append(f"precision class: {profile['precision']}")
-    lines.append(f"the task was checked: {PASSED}")
     if unsure := [note for note in profile["notes"] if _NO_TRUST in note]:
         lines.append(
             f"THE TIMES BELOW ARE UNRELIABLE; Check times the baselines anew beside the candidate: {unsure[0]}"
         )
     lines.append("operators by time in one forward:")
-    operators = [f"  {o['us']:9.1f} us {o['share']:6.1%} {o['calls']:4d} x {o['name']}" for o in profile["operators"]]
+    shares = [o for o in profile["operators"] if o["share"] >= _SMALL_SHARE] or profile["operators"]
+    operators = [f"  {o['us']:9.1f} us {o['share']:6.1%} {o['calls']:4d} x {o['name']}" for o in shares]
     lines += _first(_OPERATORS, operators)
+    if small := len(profile["operators"]) - len(shares):
+        lines.append(f"  ... and {small} of less than {_SMALL_SHARE:.0%} each")
     by = profile.get("judged_by", "device")
     lines.append(f"baselines{', judged by latency' if by == 'latency' else ''}:")
-    lines += [_baseline(name, _known(baseline), by) for name, baseline in profile["baselines"].items()]
+    known = {name: _known(baseline) for name, baseline in profile["baselines"].items()}
+    one = known["best"].mode if "best" in known and known["best"].mode in known else ""
+    lines += [
+        f"{_baseline(name, baseline, by)}{' (the best)' if name == one else ''}"
+        for name, baseline in known.items()
+        if not (one and name == "best")
+    ]
     took = f"takes {microseconds(profile['copy_us'])}" if profile["copy_us"] > 0 else "could not be timed"
     copy = f"a copy of the {profile['bytes_moved']:,} bytes it must move {took}"
     lines.append(f"floor of memory-bound work: {copy}{_near_floor(profile)}")
     lines.append(f"its output depends on: {', '.join(profile['depends_on'])}")
     if profile["ignores"]:
         lines.append(f"it ignores: {', '.join(profile['ignores'])}")
-    lines += [f"note: {note}" for note in profile["notes"][:_LINES]]
-    return "\n".join(_clipped(line) for line in lines)
+    said = [note for note in profile["notes"] if note not in unsure and not note.endswith(_READY_NOTE)]
+    lines += [f"note: {note}" for note in said[:_LINES]]
+    return "\n".join(_clipped(line, SIZED.width) for line in lines)
 
 
 def _known(baseline: Mapping[str, Any]) -> Baseline:
@@ -258,5 +306,5 @@ def _first(count: int, lines: Sequence[str]) -> Iterable[str]:
     return [*lines[:count], f"  ... and {rest} more"] if rest > 0 else lines
 
 
-def _clipped(line: str) -> str:
-    return line if len(line) <= _WIDTH else f"{line[:_WIDTH]}..."
+def _clipped(line: str, width: int) -> str:
+    return line if len(line) <= width else f"{line[:width]}..."

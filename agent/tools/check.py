@@ -5,16 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from agent.judging import Judging
+from agent.state import Judged
 from agent.stream import Stream
 from agent.tools.base import FunctionTool, Tool, ToolProblem, ToolResult
-from agent.verdict_text import verdict_text
+from agent.verdict_text import SIZED, WHOLE, verdict_text
 from sandbox.errors import TaskError, UsageError
 from sandbox.verdict import Tier
 from sandbox.workspace import Workspace
 
 _DESCRIPTION = (
     "Judge the workspace as it is now: build the kernels, guard, verify against a float64 oracle, and time it against eager "
-    "and torch.compile. 'quick' takes seconds and is for iterating; 'full' is what a landing and the final reward rest on."
+    "and torch.compile. 'quick' takes seconds and is for iterating; 'full' is what a landing and the final reward rest on. "
+    "Intervals are 95 %, over placements: a placement is a new process with new buffers."
 )
 _PARAMETERS: dict[str, Any] = {
     "tier": {"type": "string", "enum": ["quick", "full"], "description": "quick if left out."},
@@ -50,8 +52,7 @@ def check_tool(judging: Judging, workspace: Workspace, stream: Stream) -> Tool:
             if hashes == stream.state.original_files:
                 raise ToolProblem(_UNTOUCHED.format(file=workspace.spec.candidate_file))
             if not remeasure and (known := stream.state.judgement(hashes, tier)):
-                text = _KNOWN.format(tier=tier) + verdict_text(known.verdict, known.attempt)
-                return ToolResult(known.verdict.correct, text)
+                return _told(known, _KNOWN.format(tier=tier))
             sibling = None if remeasure else await judging.known_to_sibling(files, tier)
             if sibling:
                 judged = judging.adopt(files, sibling, stream.state.running_call)
@@ -63,6 +64,12 @@ def check_tool(judging: Judging, workspace: Workspace, stream: Stream) -> Tool:
             raise ToolProblem(f"There is nothing to judge. {error}") from error
         workspace.commit(f"Attempt {judged.attempt}: {note}" if note else f"Attempt {judged.attempt}")
         text = _SIBLING.format(attempt=sibling.attempt, session=sibling.session) if sibling else ""
-        return ToolResult(judged.verdict.correct, text + verdict_text(judged.verdict, judged.attempt))
+        return _told(judged, text)
 
     return FunctionTool("Check", _DESCRIPTION, _PARAMETERS, check)
+
+
+def _told(judged: Judged, before: str) -> ToolResult:
+    """Return a verdict sized for the model, and the whole of it where that leaves something out."""
+    sized, whole = (verdict_text(judged.verdict, judged.attempt, size) for size in (SIZED, WHOLE))
+    return ToolResult(judged.verdict.correct, before + sized, whole if whole != sized else None)

@@ -19,7 +19,7 @@ from agent.replay import RECORDINGS
 from agent.state import SessionState
 from agent.store import read_blob, read_events
 from agent.tools.base import SCREEN, clipped
-from agent.verdict_text import verdict_text
+from agent.verdict_text import original_text, verdict_text
 
 _WHOLE = ("Read", "Skill")
 """Clipped later than the others: source that is read has to be whole."""
@@ -36,6 +36,8 @@ def observations(folder: Path) -> Iterator[tuple[str, int, int, int]]:
             sized = told if event.name in _WHOLE else clipped(whole, limit=SCREEN).text
             if event.name == "Check" and state.judged and told.startswith(f"Attempt {state.judged[-1].attempt} ("):
                 sized = verdict_text(state.judged[-1].verdict, state.judged[-1].attempt)
+            if event.name == "Profile" and state.original:
+                sized = original_text(state.original)
             yield event.name, len(told.encode()), len(whole.encode()), len(sized.encode())
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from agent.store import SessionWriter
 from agent.stream import Stream
 from agent.tools.base import ToolResult
 from agent.tools.check import check_tool
-from sandbox.verdict import Tier
+from sandbox.verdict import BuildReport, KernelResources, Tier
 from sandbox.workspace import Workspace
 from tests.agent.support import make_verdict
 
@@ -84,3 +85,20 @@ async def test_a_disturbed_verdict_is_not_used_again(workspace: Workspace, strea
     (workspace.folder / "kernels" / "a.cpp").write_text("// a kernel\n")
     await checking.run()
     assert (await checking.run()).text.startswith("Attempt 2 (quick): reward 3.")
+
+
+async def test_a_verdict_too_long_for_a_model_is_told_in_part_and_kept_whole(
+    workspace: Workspace, stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checking = Checking(workspace, stream, [3, 3])
+    (workspace.folder / "kernels" / "a.cpp").write_text("// a kernel\n")
+    assert (await checking.run()).full is None
+    kernels = tuple(KernelResources(f"kernel_{number}", 32, 0, 0) for number in range(20))
+    built = BuildReport(ok=True, seconds=0.5, kernels=kernels)
+    long = replace(make_verdict(), build=built)
+    monkeypatch.setattr(f"{__name__}.make_verdict", lambda **_: long)
+    result = await checking.run(remeasure=True)
+    assert "... and 12 more" in result.text
+    assert "kernel_19" not in result.text
+    assert result.full is not None
+    assert "kernel_19: 32 registers" in result.full
