@@ -51,7 +51,8 @@ class LandingDesk(UndoDesk):
         if judged.verdict.correct:
             verified = self._verified(signature, original, judged.verdict)
             self._planned(original, files, judged.verdict, verified, commit=commit)
-        proof = await self._proof(files, partial=bool(rejected))
+        whole = not rejected and self._proves(judged)
+        proof = judged if whole else await self._proof(files, partial=bool(rejected))
         verified = self._verified(signature, original, proof.verdict)
         form = landed_form(self._spec, original, files, proof.verdict, verified)
         verdict = await self._judged_as_it_lands(files, form, tries=1 if untimed else _TRIES)
@@ -72,6 +73,10 @@ class LandingDesk(UndoDesk):
             notes=[*told_untimed(verdict), *(place.notes if place else ())],
         )
         self._write(changes, landed, place, landing_message(kept, verdict))
+
+    def _proves(self, judged: Judged) -> bool:
+        """Whether an attempt's own verdict, timed or not, says that it is right, and at which sizes."""
+        return judged.verdict.correct and (judged.verdict.tier == "full" or not self._spec.dynamic)
 
     def _verified(self, signature: Sequence[str], original: Mapping[str, bytes], verdict: Verdict) -> VerifiedInputs:
         """Return what a verdict holds for."""

@@ -160,11 +160,9 @@ def _notes(before: Ranking, now: Ranking) -> list[str]:
     if then.step_name != first.step_name:
         notes.append(f"a step is another: it ended with {then.step_name} before, and with {first.step_name} now")
     notes += ["now the command failed"] if now.run.status else []
-    if before.run.others or now.run.others:
-        notes.append(
-            f"other programs kept {before.run.others:.1f} processors busy before, {now.run.others:.1f} now: compare again "
-            "when it is quieter"
-        )
+    busy = [(before.run.others, "before"), (now.run.others, "now")]
+    if told := [f"{others:.1f} processors {when}" for others, when in busy if others]:
+        notes.append(f"other programs kept busy: {', '.join(told)}; compare again when it is quieter")
     return notes
 
 

@@ -65,7 +65,7 @@ def _lines(walk: Walk, stopped: str) -> Iterator[str]:
     yield f"{walk.plan.class_name} of {walk.plan.package} on {walk.before.get('device', walk.device)}"
     if walk.verdict:
         gains = {name: f"{r:.2f} [{low:.2f}, {high:.2f}]" for name, (r, low, high) in walk.verdict["speedup"].items()}
-        yield f"  verdict of what landed  reward {walk.verdict['reward']}, times as fast: {json.dumps(gains)}"
+        yield f"  verdict of what landed  reward {walk.verdict.get('reward')}, times as fast: {json.dumps(gains)}"
     if walk.comparison:
         yield from _compared(walk.comparison, walk.plan.class_name)
     yield f"  seconds                 {json.dumps({name: round(took) for name, took in walk.took.items()})}"

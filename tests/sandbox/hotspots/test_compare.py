@@ -106,7 +106,7 @@ def test_a_busy_machine_is_said() -> None:
     quiet = ranking(1.0, 1.1, 0.9)
     busy = replace(quiet, run=replace(quiet.run, others=1.3))
     assert not any("other programs" in note for note in compare(quiet, quiet).notes)
-    assert any("1.3 processors busy before, 0.0 now" in note for note in compare(busy, quiet).notes)
+    assert any("kept busy: 1.3 processors before; " in note for note in compare(busy, quiet).notes)
     assert any(
         "1.3 processors busy meanwhile" in line for line in run_lines(busy.recording, busy.pace, busy.run.others)
     )
