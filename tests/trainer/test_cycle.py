@@ -1,0 +1,121 @@
+"""The cycle by its command line: real servers, engines and updates, killed and gone on with."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from agent.session import session_folders
+from agent.store import EVENTS, read_events
+from sandbox.errors import ExitCode
+from tests.trainer.rollout import toy
+from trainer.__main__ import main
+from trainer.cycle import read_state
+from trainer.policy.tiny import write_tiny_policy
+
+SMALL = ["--sessions", "1", "--turns", "2", "--answer-tokens", "8", "--context", "32768", "--device", "cpu"]
+SERVE = f"{sys.executable} -m trainer serve {{policy}} --name {{name}} --port {{port}} --device cpu"
+
+
+@pytest.fixture
+def at_home(tmp_path, monkeypatch):
+    for name, value in toy.at_home(tmp_path).items():
+        monkeypatch.setenv(name, value)
+    (tmp_path / "task.py").write_text(toy.REFERENCE.replace("SIZE", "64, 512"))
+    write_tiny_policy(tmp_path / "policy", vocabulary=4096)
+    return tmp_path
+
+
+def command(folder, *more):
+    return ["cycle", f"{folder}/task.py", "--model", f"{folder}/policy", "--out", f"{folder}/run", *SMALL, *more]
+
+
+def turns(folder):
+    return [s.event for s in read_events(folder) if s.event.type == "model_turn"]
+
+
+def steps(folder):
+    return [json.loads(line) for line in (folder / "run" / "metrics.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_killed_within_a_session_it_goes_on_there_and_every_trajectory_names_its_weights(at_home):
+    words = [sys.executable, "-m", "trainer", *command(at_home, "--steps", "2")]
+    process = subprocess.Popen(words, start_new_session=True)
+    rollouts = at_home / "run" / "rollouts"
+    while not any(b'"model_turn"' in (each / EVENTS).read_bytes() for each in begun(rollouts)):
+        assert process.poll() is None
+        time.sleep(0.1)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert steps_done(at_home) == []
+    first = session_folders(rollouts)
+    assert main(command(at_home, "--steps", "2")) == ExitCode.OK
+    after = session_folders(rollouts)
+    assert len(first) == 1
+    assert len(after) == 2
+    assert first[0] in after
+    versions = {each: {turn.identity["version"] for turn in turns(each)} for each in after}
+    assert versions.pop(first[0]) == {0}
+    assert list(versions.values()) == [{1}]
+    names = {turn.identity["weights"] for each in after for turn in turns(each)}
+    assert {name.partition("@")[2] for name in names} == {f"{read_state(at_home / 'run').id}.{n}" for n in (0, 1)}
+    assert [line["step"] for line in steps(at_home)] == [1, 2]
+    assert all(line["mismatch_k3"] < 1e-4 for line in steps(at_home))
+
+
+def begun(rollouts):
+    return [each for each in session_folders(rollouts) if (each / EVENTS).is_file()]
+
+
+def steps_done(folder):
+    path = folder / "run" / "metrics.jsonl"
+    return path.read_text().splitlines() if path.is_file() else []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_another_server_writes_with_the_weights_of_the_moment(at_home):
+    assert main(command(at_home, "--steps", "2", "--server-command", SERVE)) == ExitCode.OK
+    versions = [
+        {turn.identity["version"] for turn in turns(each)} for each in session_folders(at_home / "run" / "rollouts")
+    ]
+    assert sorted(versions, key=max) == [{0}, {1}]
+    assert len(steps(at_home)) == 2
+
+
+@pytest.mark.parametrize(
+    ("server", "code", "said"),
+    [
+        ("false", ExitCode.ENVIRONMENT, "The policy's server ended with 1."),
+        ("no-such-server", ExitCode.ENVIRONMENT, "The server cannot be started"),
+        ("serve {model}", ExitCode.USAGE, "The server's command cannot be read: 'model'"),
+    ],
+)
+def test_a_server_that_does_not_start_is_told(at_home, capsys, server, code, said):
+    assert main(command(at_home, "--server-command", server)) == code
+    assert said in capsys.readouterr().err
+
+
+def test_a_folder_without_tasks_is_told(at_home, capsys):
+    (at_home / "task.py").unlink()
+    (at_home / "task.py").mkdir()
+    assert main(command(at_home)) == ExitCode.USAGE
+    assert "There is no task in this folder" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_the_reward_rises_on_the_toy(tmp_path, monkeypatch):
+    for name, value in toy.at_home(tmp_path).items():
+        monkeypatch.setenv(name, value)
+    toy.prepare(tmp_path, "cpu")
+    assert toy.go_round(tmp_path, "cpu", steps=4, sessions=6, at_once=2) == ExitCode.OK
+    rewards = toy.rewards(tmp_path)
+    assert sum(rewards[2:]) > sum(rewards[:2])
