@@ -30,7 +30,7 @@ from sandbox.hotspots.refusal import in_words, require_modules
 from sandbox.hotspots.run import Limits, RunEnd, watch
 from sandbox.target import find_interpreter
 
-CAPTURE_BYTES = 256 * 1024 * 1024
+CAPTURE_MB = 256
 MEASURING_SECONDS = 180.0
 
 
@@ -56,6 +56,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=int,
         metavar="N",
         help="time the first N classes eager and compiled, beside a plain copy (default 3, with --show what was kept)",
+    )
+    parser.add_argument(
+        "--capture-mb",
+        type=int,
+        default=CAPTURE_MB,
+        metavar="N",
+        help=f"megabytes of inputs that are kept for captures, of all classes together (default {CAPTURE_MB}; 0: none)",
     )
     parser.add_argument(
         "--open",
@@ -113,10 +120,13 @@ def _require_sound(options: argparse.Namespace) -> None:
         raise UsageError(
             "This is no time to watch.", where=f"--seconds {options.seconds:g}", next_step="Say --seconds 60."
         )
-    for name in ("steps", "measure"):
+    for name in ("steps", "measure", "capture_mb"):
+        option = name.replace("_", "-")
         if (given := getattr(options, name)) is not None and given < 0:
             raise UsageError(
-                "This must be 0 or more.", where=f"--{name} {given}", next_step=f"Say --{name} 3, or leave it out."
+                "This must be 0 or more.",
+                where=f"--{option} {given}",
+                next_step=f"Give a larger number, or leave --{option} out.",
             )
     for name in ("compare", "show"):
         if getattr(options, name) and (options.words or options.save or (options.compare and options.show)):
@@ -130,7 +140,7 @@ def _require_sound(options: argparse.Namespace) -> None:
 def _record(options: argparse.Namespace, settings: Settings) -> Ranking:
     """Run the command and rank what it recorded."""
     folder = _own_folder(options.save) if options.save else None
-    limits = Limits(options.seconds, options.steps, CAPTURE_BYTES)
+    limits = Limits(options.seconds, options.steps, options.capture_mb * 1024 * 1024)
     return _run(options.words, settings, limits, folder)
 
 

@@ -119,6 +119,7 @@ def test_what_cannot_be_ranked_is_refused(cli: Cli) -> None:
         (["--seconds", "-1"], ["no time to watch"]),
         (["--steps", "-1"], ["must be 0 or more"]),
         (["--measure", "-2"], ["must be 0 or more"]),
+        (["--capture-mb", "-1"], ["must be 0 or more", "--capture-mb"]),
         (["--compare", "kept"], ["neither a command nor another folder"]),
     ):
         done = cli.run("hotspots", f"{sys.executable} train.py", *options)

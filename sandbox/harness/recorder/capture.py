@@ -178,7 +178,7 @@ class Capture:
                 return False
             raise Refused(
                 f"Its inputs are {size:,} bytes, and {max(0, self._budget):,} are left for captures.",
-                "Record with smaller inputs, or with more bytes for captures.",
+                "Give captures more room (--capture-mb 1024), or record with smaller inputs.",
             )
         self._budget -= size
         return True

@@ -1,7 +1,8 @@
-"""What other programs take of the processors while a command is watched, and that the end of it is quiet."""
+"""What a command is watched beside and with: other programs, room for captures; and that the end of it is quiet."""
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import time
@@ -14,6 +15,7 @@ from sandbox.hotspots.command import parse_command
 from sandbox.hotspots.others import OthersWatch
 from sandbox.hotspots.recording import read_recording
 from sandbox.hotspots.run import Limits, watch
+from tests.sandbox.hotspots.conftest import Run
 
 BURN = "import time\nend = time.monotonic() + 60\nwhile time.monotonic() < end: pass"
 ENDLESS = """\
@@ -57,6 +59,14 @@ def test_what_ours_have_of_the_processors_is_not_told_and_what_others_have_is() 
     finally:
         other.kill()
     assert busy >= min(0.25, 0.8 * burnt)
+
+
+@pytest.mark.timeout(120)
+def test_inputs_that_find_no_room_say_which_option_gives_them_more(run: Run, tmp_path: Path) -> None:
+    run(ENDLESS.replace("while True", "for _ in range(9)"), capture_bytes=16)
+    manifest = json.loads((tmp_path / "recording" / "captures" / "Net" / "manifest.json").read_text())
+    assert "16 are left for captures" in manifest["refused"]
+    assert "--capture-mb" in manifest["next_step"]
 
 
 @pytest.mark.timeout(120)
