@@ -1,12 +1,19 @@
 """Episodes made up for tests, and folders of tiny models and training sets."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from trainer.data.dataset import write_set
 from trainer.data.episode import Episode, Policy, Segment
 from trainer.policy.identity import read_hashes
+from trainer.run.learner import Learner
+from trainer.run.options import learner_of
+from trainer.run.presets import Recipe
+from trainer.run.processes import Processes
+from trainer.run.run import Origin
 
 VOCABULARY = 300
 
@@ -43,3 +50,10 @@ def training_set(folder: Path, model: Path, made: list[Episode]) -> Path:
     """Write episodes as a set for the tokenizer of a model."""
     write_set(folder, made, {"tokenizer_sha256": read_hashes(model).tokenizer_sha256})
     return folder
+
+
+def learner_over(model: Path, *, trains: list[str], lora: int | None = None, seed: int = 0, **settings) -> Learner:
+    """A learner on the CPU, in this process alone, with the published recipe but for some of its numbers."""
+    recipe = replace(Recipe(), **settings)
+    origin = Origin(stage="test", recipe=recipe, model=str(model), lora=lora, seed=seed)
+    return learner_of(origin, Processes(0, 1, torch.device("cpu")), trains)

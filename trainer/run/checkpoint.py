@@ -32,7 +32,7 @@ from agent.store import write_atomically
 from sandbox.errors import EnvironmentFault, UsageError, machine_fault
 from trainer.run.processes import Processes, own_part
 
-VERSION = 1
+FORMAT = 1
 KEPT = 2
 """How many checkpoints are kept unless told otherwise."""
 
@@ -97,7 +97,7 @@ class Checkpoints:
                 finished(passing)
             with self.processes.together(), _told():
                 if self.processes.first:
-                    head = {"version": VERSION, "step": step, "parts": self.processes.world, **state}
+                    head = {**state, "format": FORMAT, "step": step, "parts": self.processes.world}
                     (passing / "state.json").write_text(json.dumps(head, indent=1))
                     _seal(passing, self.folder(step))
                     self._name(step)
@@ -119,16 +119,16 @@ class Checkpoints:
         """
         folder = self.folder(step)
         state: dict[str, Any] = json.loads((folder / "state.json").read_text())
-        if state["version"] > VERSION:
+        if state["format"] > FORMAT:
             raise UsageError("This checkpoint is of a newer version.", where=str(folder), next_step="Update Warpsmith.")
         pieces: dict[str, list[tuple[Path, int, int]]] = {}
         for number in range(state["parts"]):
             part = folder / f"part-{number:05d}.safetensors"
             with safe_open(part, "pt") as file:
-                offsets = file.metadata() or {}
+                offsets = json.loads(file.metadata()["offsets"])
                 for name in file.keys():  # noqa: SIM118 - it is no dictionary
                     rows = file.get_slice(name).get_shape()[0]
-                    pieces.setdefault(name, []).append((part, int(offsets[name]), rows))
+                    pieces.setdefault(name, []).append((part, offsets[name], rows))
         if pieces.keys() != tensors.keys():
             odd = sorted(pieces.keys() ^ tensors.keys())[0]
             raise UsageError(
@@ -171,7 +171,8 @@ class Checkpoints:
 def _write_part(path: Path, tensors: Mapping[str, Tensor]) -> None:
     parts = {name: own_part(tensor.detach()) for name, tensor in tensors.items()}
     rows = {name: part.cpu().reshape(-1, *part.shape[1:]).contiguous() for name, (part, _) in parts.items()}
-    save_file(rows, path, metadata={name: str(offset) for name, (_, offset) in parts.items()})
+    offsets = {name: offset for name, (_, offset) in parts.items()}
+    save_file(rows, path, metadata={"offsets": json.dumps(offsets)})  # one entry: several are written in any order
 
 
 def _read_rows(name: str, tensor: Tensor, pieces: list[tuple[Path, int, int]]) -> None:

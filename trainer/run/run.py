@@ -90,13 +90,16 @@ class Run:
         return self.folder / "metrics.jsonl"
 
     def resume(self, learner: Learner) -> None:
-        """Bring a fresh learner to where the run's latest checkpoint stands, and forget the numbers of later steps."""
+        """Bring a fresh learner to where the run's latest checkpoint stands, and forget the numbers of later steps.
+
+        An ended run's numbers are all kept: they show why it ended where it did.
+        """
         step = self.processes.from_first(self.checkpoints.latest)
         if step is not None:
             learner.restore(self.checkpoints.read(step, learner.tensors()))
         with self.processes.together():
             if self.processes.first:
-                self.history = metrics.cut(self.lines, learner.step)
+                self.history = metrics.read(self.lines) if self.ended else metrics.cut(self.lines, learner.step)
         self.history = self.processes.from_first(self.history)
 
     def train(

@@ -72,7 +72,7 @@ def test_a_checkpoint_of_a_newer_version_is_refused(tmp_path):
     checkpoints = Checkpoints(tmp_path, ALONE)
     write(checkpoints, 1)
     path = checkpoints.folder(1) / "state.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"version": 99}))
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"format": 99}))
     with pytest.raises(UsageError, match="newer version"):
         read(checkpoints, 1)
 
@@ -103,6 +103,7 @@ for step in range(1, 9):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     not shutil.which("unshare") or subprocess.run(["unshare", "-rm", "true"], capture_output=True).returncode != 0,
     reason="this system lets nobody mount a small disk",
