@@ -10,6 +10,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional
 
 import torch
 from torch import nn
+from torch.utils._python_dispatch import _pop_mode
 
 from warpsmith_harness.problems import machine_problem, summary
 
@@ -106,9 +107,10 @@ class Baselines:
                     run(compiled)
             self._ready[mode] = compiled
         except Postponed:
-            torch._dynamo.reset()
+            _forget_compiling()
             return
         except OutOfTime:
+            _forget_compiling()
             self.errors[mode] = f"torch.compile was not ready within {limit:.0f} s"
         except Exception as error:  # the compiler may raise anything on the developer's code
             problem = machine_problem(error)
@@ -119,10 +121,17 @@ class Baselines:
         self.seconds[mode] = time.monotonic() - started
 
 
-def _importing(frame: Optional[FrameType]) -> bool:
-    """Tell whether code on the stack is being imported."""
+def _forget_compiling() -> None:
+    """Make the compiler forget what it was at, modes that it left entered included: operators would be traced from then on."""
+    while torch._C._len_torch_dispatch_stack():
+        _pop_mode()
+    torch._dynamo.reset()
+
+
+def _halfway(frame: Optional[FrameType]) -> bool:
+    """Tell whether code on the stack is being imported, or a context is being entered or left: neither bears an exception."""
     while frame is not None:
-        if frame.f_code.co_filename == _IMPORT_FILE:
+        if frame.f_code.co_filename == _IMPORT_FILE or frame.f_code.co_name in ("__enter__", "__exit__"):
             return True
         frame = frame.f_back
     return False
@@ -136,7 +145,7 @@ def _interruptible(seconds: float, wanted_elsewhere: Callable[[], bool]) -> Iter
         raise OutOfTime
 
     def look(_: int, frame: Optional[FrameType]) -> None:
-        if _importing(frame):  # a module left half imported would stay broken
+        if _halfway(frame):  # a module left half imported would stay broken, a mode half left would stay entered
             return
         if time.monotonic() > end:
             raise OutOfTime
