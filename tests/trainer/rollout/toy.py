@@ -23,6 +23,8 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
+import torch
+
 from agent.session import create_session, session_folders
 from agent.settings import Settings
 from agent.store import read_events
@@ -239,6 +241,7 @@ def main() -> int:
     folder = options.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     os.environ.update(at_home(folder))
+    torch.set_num_threads(min(4, torch.get_num_threads()))  # more of them wait for each other longer than they work
     prepare(folder, options.device)
     code = go_round(folder, options.device, options.steps, options.sessions, options.at_once)
     print("mean reward of each step:", *(f"{reward:.2f}" for reward in rewards(folder)))
