@@ -13,7 +13,7 @@ from agent import events as ev
 from agent.budget import Budget, Limits, Spent
 from agent.events import EndReason
 from agent.litellm_model import LiteLLMModel
-from agent.loop import Loop
+from agent.loop import Loop, permit_all
 from agent.redact import Redactor
 from agent.state import SessionState
 from agent.store import SessionWriter, read_blob, read_events
@@ -43,6 +43,7 @@ class Bench:
         judging=(),
         budget=None,
         context_tokens=100_000,
+        permit=permit_all,
     ):
         spec = make_spec(folder)
         self.server = OpenAIServer(script)
@@ -58,13 +59,15 @@ class Bench:
         self.stream.emit(ev.UserMessage(message={"role": "user", "content": "Begin."}))
         if correct:
             self.stream.emit(ev.Attempt(attempt=1, files={}, verdict=make_verdict().to_json()))
+        self.budget = Budget(Limits(**{"answers": 20, **(budget or {})}), Spent())
         self.loop = Loop(
             LiteLLMModel("openai/test", self.server.base_url),
             tools,
             self.stream,
             Redactor(secrets or {}),
-            budget=Budget(Limits(**{"answers": 20, **(budget or {})}), Spent()),
+            budget=self.budget,
             contrast=True,
+            permit=permit,
             begun_from_attempt=begun,
             context_tokens=context_tokens,
         )
@@ -211,6 +214,20 @@ async def test_the_end_of_the_time_ends_a_call_that_goes_on(make):
     bench = make([sleep], budget={"minutes": 0.05})
     assert (await bench.run()).reason == EndReason.TIME_LIMIT
     assert bench.stream.state.open_calls == {}
+
+
+async def test_the_runs_time_stands_still_while_the_developer_is_asked(make):
+    seen = []
+
+    async def ask(_call, _tool):
+        for _ in range(2):
+            seen.append(bench.budget.minutes)
+            await asyncio.sleep(0.05)
+        return ""
+
+    bench = make([Reply(calls=[Call("Read", {"file_path": "shifted.py"})]), DONE], permit=ask)
+    assert (await bench.run()).reason == EndReason.FINISHED
+    assert seen[0] == seen[1] < bench.budget.minutes
 
 
 async def test_the_model_is_told_once_at_each_level_that_the_budget_runs_out(make):
