@@ -52,7 +52,7 @@ class Adapters:
 
     def add_critic(self, seed: int = 0) -> None:
         """Add an adapter of the same shape as the actor's for the critic; the actor's stays in use."""
-        with _seeded(seed):
+        with _seeded(seed), _quiet():
             self.network.add_adapter(CRITIC, self.network.peft_config[ACTOR])
         for _, value in [*self.parameters(ACTOR), *self.parameters(CRITIC)]:
             value.requires_grad_(True)
@@ -103,16 +103,14 @@ class Adapters:
 
 def add_actor(network: Any, settings: LoraSettings) -> PeftModel:
     """Freeze a network and put the actor's adapter over it, in single precision."""
-    with _seeded(settings.seed), warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", FutureWarning
-        )  # peft asks transformers by a name that transformers is about to drop
+    with _seeded(settings.seed), _quiet():
         return get_peft_model(network, _config(settings), adapter_name=ACTOR)
 
 
 def read_actor(network: Any, folder: Path) -> PeftModel:
     """Put the adapter that a folder holds over a network, as the actor's."""
-    return PeftModel.from_pretrained(network, folder, adapter_name=ACTOR, is_trainable=True)
+    with _quiet():
+        return PeftModel.from_pretrained(network, folder, adapter_name=ACTOR, is_trainable=True)
 
 
 def compute_in(network: PeftModel) -> None:
@@ -133,4 +131,12 @@ def _config(settings: LoraSettings) -> LoraConfig:
 def _seeded(seed: int) -> Iterator[None]:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
+        yield
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Say nothing of names that transformers is about to drop, and that peft still asks for."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
         yield
