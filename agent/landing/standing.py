@@ -11,7 +11,9 @@ from typing import Literal
 from agent.landing.confined import escape_of, record_of, recorded_hashes
 from agent.landing.folder import read_record
 from agent.landing.history import change_of_module
+from agent.landing.index import read_index
 from agent.landing.kept import Kept, class_sha256, text_sha256
+from agent.landing.taking_back import later_in_its_file
 from agent.landing.write import read
 from sandbox.errors import LandingRefused, UsageError
 
@@ -63,10 +65,12 @@ def standing(project: Path, kept: Kept, present: Mapping[str, str] | None = None
 
 
 def _is_whole(project: Path, kept: Kept, module: bytes) -> bool:
-    """Whether the developer's file is as it landed, or as a rebased commit of the landing left it."""
-    if text_sha256(module) == kept.file_sha256:
-        return True
+    """Whether the developer's file is as this landing, a later one in the same file, or its rebased commit left it."""
     try:
+        entries = read_index(project)
+        left = {entries[name].file_sha256 for name in later_in_its_file(project, kept.name)}
+        if text_sha256(module) in {kept.file_sha256, *left}:
+            return True
         return text_sha256(change_of_module(project, kept).after or b"") == text_sha256(module)
     except (UsageError, LandingRefused, OSError):  # its original or its repository cannot be read
         return False

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from agent.landing.change import FileChange
 from agent.landing.commit import Place, contains, find_place
-from agent.landing.index import INDEX, is_index, lines_of, noted
+from agent.landing.index import INDEX, is_index, lines_of, noted, read_index
 from agent.landing.repository import Repository
 from agent.landing.undo import CREATED, EDITED, GONE, MERGED, REMOVED, RESTORED, StepBack, steps_back
 from agent.landing.write import read
-from sandbox.errors import LandingRefused
+from sandbox.errors import LandingRefused, UsageError
 
 
 def take_back(changes: Sequence[FileChange], project: Path, name: str, *, partly: bool = False) -> list[StepBack]:
@@ -31,7 +31,7 @@ def take_back(changes: Sequence[FileChange], project: Path, name: str, *, partly
     edited = [step for step in steps if step.outcome in (EDITED, GONE, MERGED)]
     possible = [step for step in steps if step.change is not None]
     if edited and not (partly and possible):
-        raise _refusal(edited, possible)
+        raise _refusal(edited, possible, later_in_its_file(project, name))
     if any(step.change is None and not step.exact for step in steps if _is_theirs(step, changes)):
         return steps
     return steps + [_index_step(change) for change in _index_back(changes, project, name)]
@@ -64,13 +64,28 @@ def _is_theirs(step: StepBack, changes: Sequence[FileChange]) -> bool:
     return any(change.path == step.path and change.before is not None for change in changes)
 
 
-def _refusal(edited: Sequence[StepBack], possible: Sequence[StepBack]) -> LandingRefused:
+def later_in_its_file(project: Path, name: str) -> list[str]:
+    """Return the names of landings that came later into the same file, latest first, as far as the index tells."""
+    try:
+        entries = read_index(project)
+    except (UsageError, LandingRefused):
+        return []
+    own = entries.get(name)
+    later = [each for each in entries.values() if own and each.file == own.file and each.landed >= own.landed]
+    return [each.name for each in sorted(later, key=lambda each: each.landed, reverse=True) if each.name != name]
+
+
+def _refusal(edited: Sequence[StepBack], possible: Sequence[StepBack], later: Sequence[str]) -> LandingRefused:
     names = ", ".join(step.path.name for step in edited[:3]) + (", ..." if len(edited) > 3 else "")
     gone = next((step.path for step in edited if step.outcome == GONE), None)
     if gone is not None and not possible:
         what = f"{gone.name} is gone, and what landed beside it may be in use wherever it went."
         next_step = f"Bring it back first: git checkout HEAD -- {shlex.quote(str(gone))}"
         return LandingRefused(what, where=str(gone), next_step=next_step)
+    if later:
+        what = f"{edited[0].path.name} holds what landed in it later as well: {', '.join(later)}."
+        next_step = f"Take that back first: warpsmith landed undo {later[0]}"
+        return LandingRefused(what, where=str(edited[0].path), next_step=next_step)
     if not possible:
         what = f"Nothing of the landing can be taken back without losing what was edited since: {names}."
         return LandingRefused(what, where=str(edited[0].path), next_step="Take your edit there back first.")

@@ -14,15 +14,16 @@ from pathlib import Path
 import pytest
 
 from agent.keeping import session_to_retune
-from agent.landing import land
+from agent.landing import VerifiedInputs, land, plan
 from agent.landing.index import lines_for, noted, read_index
 from agent.landing.kept import kept_of, text_sha256
 from agent.session import create_session, open_session
 from agent.settings import Settings
 from app.cli import main
 from sandbox.errors import UsageError
+from sandbox.target import kernels_folder
 from sandbox.task import TaskSpec
-from tests.agent.landing.example import CANDIDATE, ORIGINAL, make_project, planned, verdict
+from tests.agent.landing.example import CANDIDATE, ORIGINAL, accepted, make_project, planned, verdict
 from tests.agent.landing.repositories import git, picture
 from tests.agent.landing.worlds import CALM
 from tests.agent.support import UNCOMPILED
@@ -49,8 +50,8 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root
 
 
-def _land(spec: TaskSpec) -> None:
-    changes = planned(spec)
+def _land(spec: TaskSpec, state: dict[str, bytes] | None = None, original: str = ORIGINAL) -> None:
+    changes = planned(spec, state, original)
     entry = kept_of(spec.with_changes(env=UNCOMPILED), changes, verdict(), spec.root)
     forgetful = {**entry.to_json(), "environment": {}}
     entry = type(entry).from_json(entry.name, forgetful)
@@ -113,6 +114,66 @@ def test_a_clone_undoes_it_by_what_landed_alone(
     assert f"{NAME} was taken back." in out
     assert git(clone, "diff", "--stat", "HEAD~1") == ""
     assert not (clone / ".warpsmith").exists()
+
+
+TWIN = """
+
+class Twin(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2 + 1
+"""
+FUSED_TWIN = """
+
+class Twin(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out = torch.empty_like(x)
+        twice(x, out, x.numel())
+        return out
+"""
+TWICE = """#include <cstdint>
+
+extern "C" int twice(const float* x, float* out, int64_t n) {
+    for (int64_t i = 0; i < n; ++i) out[i] = 2 * x[i] + 1;
+    return 0;
+}
+"""
+
+
+def _land_twin(root: Path) -> None:
+    """Land a second class of the same file, as a session does that was opened after the first landing."""
+    path = root / "shop/blocks.py"
+    base = path.read_text()
+    theirs = "from torch import nn\n"
+    fused = base.replace(TWIN, FUSED_TWIN).replace(theirs, f"{theirs}\nfrom .blocks_twin_kernels import twice\n", 1)
+    places = {"path": path, "module_name": "shop.blocks", "root": root, "python": Path(sys.executable)}
+    spec = TaskSpec(kind="module", class_name="Twin", inputs="torch.randn(4, 8)", env=UNCOMPILED, **places)
+    spec = spec.with_changes(kernels=kernels_folder(path, "Twin"))
+    signature = ("x: float32 [4, 8] contiguous", "output: float32 [4, 8] contiguous")
+    state = {"blocks.py": fused.encode(), "kernels/twice.cpp": TWICE.encode()}
+    verified = VerifiedInputs.of(spec, signature, base.encode())
+    changes = plan(spec, {"blocks.py": base.encode()}, state, verdict(), verified)
+    entry = replace(kept_of(spec, changes, verdict(), root), environment={}, landed="2999-01-01T00:00:00Z")
+    land([*changes, *noted(root, entry.name, lines_for(entry))])
+
+
+@pytest.mark.usefixtures("project")
+def test_two_landings_in_one_file_are_fresh_and_taken_back_one_after_the_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = tmp_path / "two"
+    spec = make_project(root, ORIGINAL + TWIN)
+    (root / "pyproject.toml").touch()
+    _land(spec, accepted(CANDIDATE + TWIN), ORIGINAL + TWIN)
+    alone = picture(root)
+    _land_twin(root)
+    assert states(capsys, root) == [("fresh", []), ("fresh", [])]
+    code, _, err = landed(capsys, root, "undo", "Block")
+    assert code == 1
+    assert "holds what landed in it later as well: shop/blocks.py:Twin" in err
+    assert landed(capsys, root, "undo", "shop/blocks.py:Twin")[0] == 0
+    assert picture(root) == alone
+    assert landed(capsys, root, "undo", "Block")[0] == 0
+    assert (root / "shop/blocks.py").read_text() == ORIGINAL + TWIN
 
 
 def test_an_undo_can_be_one_commit(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
