@@ -16,7 +16,7 @@ from agent.store import read_events
 from tests.cli.conftest import Cli
 from tests.servers.openai_server import Call, OpenAIServer, Reply
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 WORK = "sleep 300"
 Kind = TypeVar("Kind", bound=ev.Event)
 

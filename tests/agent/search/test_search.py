@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from dataclasses import replace
 
 import pytest
@@ -67,6 +68,34 @@ def test_agents_differ_the_best_is_carried_forward_and_cheats_and_failures_are_n
     assert len(measured) > 1
     assert measured[-1].verdict.tier == "full"
     assert "model_error" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_what_one_agent_had_judged_another_is_told_at_once(tmp_path):
+    broken = KERNEL.replace("return 0;", "return 0")
+    judged = threading.Event()
+
+    def either(request):
+        second = "SECOND" in json.dumps(request["messages"])
+        if any(message["role"] == "tool" for message in request["messages"]):
+            judged.set()
+            return Reply(text="It cannot be done.")
+        if second:
+            judged.wait(200)
+        kernel = "// mine\n" + broken.replace("    ", "  ") if second else broken
+        return Reply(calls=[*writes(kernel), Call("Check")])
+
+    with OpenAIServer([either] * 20) as server:
+        settings = make_settings(tmp_path, model="openai/test", api_base=server.base_url)
+        record = create_record(make_spec(tmp_path), settings, agents=2, rounds=1, ideas=["FIRST", "SECOND"], models=[])
+        assert run_search(record) == ExitCode.FAILED
+    first, second = (read_state(member.session) for member in find_record(settings.home, "last").members)
+    assert [each.verdict.reward for each in second.judged] == [-1]
+    assert second.judged[0].verdict == first.judged[0].verdict
+    answers = [message["content"] for message in second.messages if message["role"] == "tool"]
+    assert "was judged already as attempt 1 of session" in answers[-1]
+    assert "expected ';'" in answers[-1]
 
 
 def test_all_models_fail_is_3_and_the_search_is_kept(tmp_path):
