@@ -242,9 +242,7 @@ def load_policy(
     elif lora:
         network = lora_adapters.add_actor(network, lora)
     tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    policy = make_policy(
-        network.to(device), tokenizer, folder, _hashes(folder, adapter), dtype, checkpointing=checkpointing
-    )
+    policy = make_policy(network.to(device), tokenizer, folder, hashes, dtype, checkpointing=checkpointing)
     refuse_what_leaks(policy)
     return policy
 
