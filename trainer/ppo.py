@@ -56,7 +56,7 @@ class Signal:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of this stage."""
-    add_common_options(parser, steps="one pass through the set")
+    add_common_options(parser, steps="one pass through the set, or fewer where its episodes get too old")
     parser.add_argument(
         "--critic", help="folder of the critic to begin from, or of a run of value (default: that of --model)"
     )
@@ -71,8 +71,18 @@ def run(options: argparse.Namespace) -> int:
         def once() -> dict[str, float | None]:
             return update(learner, [episodes[number] for number in learner.next_episodes(len(episodes))])
 
-        run_.train(learner, options.steps or math.ceil(len(episodes) / learner.recipe.batch), once)
+        run_.train(learner, options.steps or steps_over(episodes, learner), once)
     return ExitCode.OK
+
+
+def steps_over(episodes: Sequence[Episode], learner: Learner) -> int:
+    """Return for how many steps stored episodes are good: one pass, or until the newest of them are too old."""
+    one_pass, gap = math.ceil(len(episodes) / learner.recipe.batch), learner.recipe.version_gap
+    newest = max(episode.policy.version for episode in episodes)
+    if gap is None or newest < 0:
+        return one_pass
+    fresh_for = newest + gap + 1 - (learner.version - learner.step)
+    return max(1, min(one_pass, fresh_for))
 
 
 def update(learner: Learner, episodes: Sequence[Episode]) -> dict[str, float | None]:
@@ -138,9 +148,9 @@ def corrected(
     numbers["rejected"] = 1 - len(kept) / len(written)
     if not kept:
         raise UsageError(
-            f"None of {len(written)} episodes was written by a policy close enough to this one: at most {gap:g} updates old, and "
-            f"with a mean k3 of at most {recipe.reject_k3}.",
-            where=f"the policy is {version} updates old; mean k3 {numbers.get('mismatch_k3')}",
+            f"None of {len(written)} episodes was written by a policy close enough to this one.",
+            where=f"version_gap={gap:g}: the newest is {version - max(written)} updates older; "
+            f"reject_k3={recipe.reject_k3}: their mean k3 is {numbers.get('mismatch_k3', math.nan):.3g}",
             next_step="Make new sessions with this policy and ingest them; cycle does so by itself.",
         )
     return kept, importance

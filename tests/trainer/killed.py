@@ -47,7 +47,8 @@ def prepare(folder: Path) -> None:
 
 def command(folder: Path, stage: str, out: str, *others: str) -> list[str]:
     """Return the arguments of a run over what `prepare` wrote."""
-    options = ["--set", "batch=4", "--set", "reject_k3=none", "--steps", str(STEPS[stage]), "--device", "cpu", *others]
+    accepting = ["--set", "reject_k3=none", "--set", "version_gap=none"]
+    options = ["--set", "batch=4", *accepting, "--steps", str(STEPS[stage]), "--device", "cpu", *others]
     return [stage, str(folder / "set"), "--model", str(folder / "model"), "--out", str(folder / out), *options]
 
 

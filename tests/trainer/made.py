@@ -52,8 +52,12 @@ def training_set(folder: Path, model: Path, made: list[Episode]) -> Path:
     return folder
 
 
-def learner_over(model: Path, *, trains: list[str], lora: int | None = None, seed: int = 0, **settings) -> Learner:
-    """A learner on the CPU, in this process alone, with the published recipe but for some of its numbers."""
+ALONE = Processes(0, 1, torch.device("cpu"))
+
+
+def learner_over(
+    model: Path, *, trains: list[str], processes: Processes = ALONE, lora: int | None = None, **settings
+) -> Learner:
+    """A learner with the published recipe but for some of its numbers."""
     recipe = replace(Recipe(), **settings)
-    origin = Origin(stage="test", recipe=recipe, model=str(model), lora=lora, seed=seed)
-    return learner_of(origin, Processes(0, 1, torch.device("cpu")), trains)
+    return learner_of(Origin(stage="test", recipe=recipe, model=str(model), lora=lora), processes, trains)

@@ -107,6 +107,17 @@ def test_what_is_too_old_is_left_out_and_nothing_left_is_said(model):
         ppo.corrected(batch, torch.zeros(batch.actions), Recipe(version_gap=4), 8, {})
 
 
+def test_stored_episodes_are_good_for_one_pass_or_until_the_newest_are_too_old(model):
+    made = episodes(8)
+    assert ppo.steps_over(made, learner_over(model, trains=BOTH, batch=1)) == 8
+    learner = learner_over(model, trains=BOTH, batch=1, version_gap=4)
+    assert ppo.steps_over(made, learner) == 5
+    learner.step = 3  # gone on with
+    assert ppo.steps_over(made, learner) == 5
+    unknown = [replace(episode, policy=replace(episode.policy, version=-1)) for episode in made]
+    assert ppo.steps_over(unknown, learner) == 8
+
+
 def test_a_critic_that_explains_nothing_is_replaced_by_the_mean_reward():
     batch = Batch.of(episodes(4), 1000)
     values = torch.randn(batch.actions, generator=torch.Generator().manual_seed(0))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -89,15 +89,21 @@ class Processes:
             raise error
 
     def shard(self, module: nn.Module, layers: Iterable[nn.Module], dtype: torch.dtype) -> None:
-        """Spread the parameters of a module over all processes, a layer at a time."""
+        """Spread the parameters of a module over all processes, a layer at a time.
+
+        Args:
+            module: All of it.
+            layers: Of its decoder; on a GPU they are gathered in ``dtype``, everything else, heads included, as it is kept.
+            dtype: What the module computes in.
+        """
         if self.world == 1:
             return
         mesh = init_device_mesh(self.device.type, (self.world,))
-        reduced = dtype if self.device.type == "cuda" else None
-        precision = MixedPrecisionPolicy(param_dtype=reduced, reduce_dtype=torch.float32, cast_forward_inputs=False)
+        as_kept = MixedPrecisionPolicy(reduce_dtype=torch.float32, cast_forward_inputs=False)
+        in_layers = replace(as_kept, param_dtype=dtype) if self.device.type == "cuda" else as_kept
         for layer in layers:
-            fully_shard(layer, mesh=mesh, mp_policy=precision)
-        fully_shard(module, mesh=mesh, mp_policy=precision)
+            fully_shard(layer, mesh=mesh, mp_policy=in_layers)
+        fully_shard(module, mesh=mesh, mp_policy=as_kept)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from sandbox.errors import EnvironmentFault, UsageError
-from tests.trainer.made import episodes, learner_over, training_set
+from tests.trainer.made import ALONE, episodes, learner_over, training_set
 from trainer import rft
 from trainer.__main__ import main
 from trainer.policy.tiny import write_tiny_policy
@@ -15,10 +15,7 @@ from trainer.run import metrics
 from trainer.run.guards import Stopped
 from trainer.run.optimizer import NotFinite
 from trainer.run.presets import Recipe
-from trainer.run.processes import Processes
 from trainer.run.run import Origin, Run
-
-ALONE = Processes(0, 1, torch.device("cpu"))
 
 
 def opened(folder, model, **settings):
