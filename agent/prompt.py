@@ -176,6 +176,7 @@ def _rules(spec: TaskSpec) -> str:
         "# Rules\n"
         f"- Policy: {policy}. In Python only allocation, views and reading shapes are allowed besides your kernels."
         "\n- Compute in the task's precision class or above; results must agree with a float64 oracle.\n"
+        "- Outputs have the original's shapes and dtypes and are contiguous; one that is not so in the original may have any strides.\n"
         "- Every call computes its result from its inputs: no caching of outputs, no second stream, no threads that outlive "
         "the call, no reading of the judge. The judge looks for this and rejects it.\n"
         f"- {DATA_RULE}"
