@@ -119,7 +119,10 @@ def run(options: argparse.Namespace) -> int:
                 where="torchrun",
                 next_step="Run it without torchrun; train on its sessions with warpsmith train ppo under torchrun.",
             )
-        plan = _plan(options, run_, learner)
+        if run_.every != 1:
+            raise UsageError("A cycle keeps the weights of each step.", where="--every", next_step="Leave it at 1.")
+        plan = _plan(options, learner)
+        begin_state(options.out, learner.step + 1)
         with _served(plan, run_, learner) as server:
             cycle = Cycle(run_, learner, plan, server)
             run_.train(learner, options.steps or 20, cycle.step)
@@ -155,7 +158,7 @@ class Cycle:
         reports = []
         for attempt in range(_TRIES):
             drawn = [(plan.tasks[task], seed) for task, seed in zip(tasks, seeds[attempt], strict=True)]
-            episodes, report = self._episodes(self._sessions(f"{learner.step + 1}.{attempt}", drawn))
+            episodes, report = self._episodes(self._sessions(attempt, drawn))
             if episodes:
                 return self._learn(episodes) | {"sessions": len(drawn), **_ends(report)}
             reports.append(report)
@@ -169,17 +172,17 @@ class Cycle:
     def _home(self) -> Path:
         return self._run.folder / ROLLOUTS
 
-    def _sessions(self, of: str, drawn: Sequence[tuple[TaskSpec, int]]) -> list[Path]:
+    def _sessions(self, attempt: int, drawn: Sequence[tuple[TaskSpec, int]]) -> list[Path]:
         """Run these sessions to their ends, those too that an earlier process began, and return their folders."""
-        state = read_state(self._run.folder)
-        names = state.sessions if state.of == of else []
+        state, step = read_state(self._run.folder), self._learner.step + 1
+        names = state.sessions if (state.step, state.attempt) == (step, attempt) else []
         with self._address() as base:
             for name in names:
                 change_settings(self._home / "sessions" / name, {"api_base": base})
             settings = replace(self._plan.settings, model=f"openai/{NAME}", api_base=base, home=self._home)
             for task, seed in drawn[len(names) :]:
                 names.append(create_session(task, replace(settings, seed=seed), self._home).name)
-                write_state(self._run.folder, replace(state, of=of, sessions=names))
+                write_state(self._run.folder, State(state.id, step, attempt, names))
             folders = [self._home / "sessions" / name for name in names]
             run_sessions(folders, self._plan.at_once, lambda line: print(line, file=sys.stderr))
         return folders
@@ -222,19 +225,30 @@ class State:
 
     Attributes:
         id: Of the run, for the names of its weights.
-        of: The step, and which try of it, that the sessions are of.
+        step, attempt: Which step, and which try of it, the sessions are of.
         sessions: Names of their folders, those that were begun.
     """
 
     id: str
-    of: str = ""
+    step: int = 0
+    attempt: int = 0
     sessions: list[str] = field(default_factory=list)
 
 
 def read_state(run: Path) -> State:
-    """Return what a run's folder tells; a run that begins gets an id."""
-    path = run / STATE
-    return State(**json.loads(path.read_text())) if path.is_file() else State(secrets.token_hex(4))
+    """Return what the folder of a run that has begun tells."""
+    return State(**json.loads((run / STATE).read_text()))
+
+
+def begin_state(run: Path, step: int) -> None:
+    """Give a run an id, and another one where it went back behind a step that it had begun: weights never share a name.
+
+    Args:
+        run: Its folder.
+        step: The one that comes next.
+    """
+    if not (run / STATE).is_file() or read_state(run).step > step:
+        write_state(run, State(secrets.token_hex(4)))
 
 
 def write_state(run: Path, state: State) -> None:
@@ -261,7 +275,7 @@ def _served(plan: Plan, run: Run, learner: Learner) -> Iterator[PolicyServer | N
         yield server
 
 
-def _plan(options: argparse.Namespace, run: Run, learner: Learner) -> Plan:
+def _plan(options: argparse.Namespace, learner: Learner) -> Plan:
     device = resolve_device(options.judge_device or _name(learner.processes.device))
     limits = {
         "turn_limit": options.turns,
@@ -269,8 +283,6 @@ def _plan(options: argparse.Namespace, run: Run, learner: Learner) -> Plan:
         "max_output_tokens": options.answer_tokens,
     }
     settings = load_settings({**limits, "temperature": options.temperature, "context_tokens": options.context})
-    if options.server_command and run.every != 1:
-        raise UsageError("Another server needs the weights of each step.", where="--every", next_step="Leave it at 1.")
     return Plan(
         tasks=tuple(_tasks(options.tasks, device, settings)),
         settings=settings,
