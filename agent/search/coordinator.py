@@ -47,9 +47,8 @@ class _Search:
         assert task is not None
         for ending in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(ending, task.cancel)
-        sys.stderr.write(
-            f"search {self._record.id}: go on with it with warpsmith run --resume-search {self._record.id}\n"
-        )
+        again = f"search {self._record.id}: go on with it with warpsmith run --resume-search {self._record.id}\n"
+        sys.stderr.write(again)
         unlanded: list[str] = []
         interrupted = False
         try:
@@ -66,6 +65,7 @@ class _Search:
         else:
             sys.stdout.write(summary(self._record, best[0] if best else None, unlanded))
         if interrupted:
+            sys.stderr.write(again)
             return ExitCode.INTERRUPTED
         return self._code(best is not None and not unlanded)
 

@@ -82,6 +82,7 @@ def test_a_search_that_was_stopped_goes_on_in_the_sessions_it_had(
         done = cli.finish(process)
         assert done.code == 130
         done.says("no correct candidate", "interrupted")
+        assert "--resume-search" in done.err.splitlines()[-1]
     else:
         process.wait()
     agents.working = False
