@@ -128,7 +128,7 @@ class Walk:
             raise Stopped(f"{self.plan.class_name} was not captured")
 
     def optimise(self) -> None:
-        """Open a session on the capture, in which the model writes its files and asks for a full verdict."""
+        """Open a session on the capture, in which the model writes its files and asks for a full verdict; on a GPU it lands."""
         mine = HERE / self.plan.name / "mine"
         suffix = ".cpp" if self.device == "cpu" else ".cu"
         (kernel,) = (path for path in (mine / "kernels").iterdir() if path.suffix == suffix)
@@ -140,13 +140,15 @@ class Walk:
             Reply(text="One kernel.", calls=[*writes, Call("Check", {"tier": "full"})]),
             *[Reply(text="It is right.")] * 4,
         ]
+        landing = () if self.device == "cpu" else ("--land", "full-pass")
         with OpenAIServer(script) as server:
             model = ("--model", "openai/walk", "--api-base", server.base_url)
-            self._warpsmith("run", "--capture", self._ranked["capture"], *model)
+            self._warpsmith("run", "--capture", self._ranked["capture"], *model, *landing)
 
     def land(self) -> None:
-        """Land the best attempt; on a CPU, which others use as well, also if there was no time to be had."""
-        self._warpsmith("sessions", "land", "last", *(["--untimed"] if self.device == "cpu" else []))
+        """Look at what the run landed; on a CPU, which others use as well, land what there was no time to be had of."""
+        if self.device == "cpu":
+            self._warpsmith("sessions", "land", "last", "--untimed")
         self.verdict = self._landed()[0]
         if self.verdict["state"] != "fresh" or not self._changed():
             raise Stopped(f"it did not land: {self.verdict['state']}, {self._changed()}")
