@@ -15,7 +15,7 @@ from agent.store import EVENTS, read_events
 from sandbox.errors import ExitCode
 from tests.trainer.rollout import toy
 from trainer.__main__ import main
-from trainer.cycle import read_state
+from trainer.cycle import State, begin_state, read_state, write_state
 from trainer.policy.tiny import write_tiny_policy
 
 SMALL = ["--sessions", "1", "--turns", "2", "--answer-tokens", "8", "--context", "32768", "--device", "cpu"]
@@ -108,6 +108,17 @@ def test_a_folder_without_tasks_is_told(at_home, capsys):
     (at_home / "task.py").mkdir()
     assert main(command(at_home)) == ExitCode.USAGE
     assert "There is no task in this folder" in capsys.readouterr().err
+
+
+def test_a_run_that_went_back_gets_another_id_and_no_other(tmp_path):
+    begin_state(tmp_path, 1)
+    begun = read_state(tmp_path)
+    write_state(tmp_path, State(begun.id, 3, 0, ["a"]))
+    for step in (3, 4):
+        begin_state(tmp_path, step)
+        assert read_state(tmp_path).id == begun.id
+    begin_state(tmp_path, 2)
+    assert read_state(tmp_path).id != begun.id
 
 
 @pytest.mark.slow
