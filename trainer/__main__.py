@@ -17,9 +17,11 @@ from sandbox.errors import EnvironmentFault
 
 STAGES: dict[str, tuple[str, str]] = {
     "ingest": ("trainer.data.ingest", "make a training set of stored sessions"),
+    "warmup": ("trainer.warmup", "single-turn PPO on the judge's reward"),
     "rft": ("trainer.rft", "fine-tune the policy on the episodes that earned something"),
     "value": ("trainer.value", "pretrain the critic on all episodes, failures too"),
     "ppo": ("trainer.ppo", "PPO over stored episodes of many turns"),
+    "contrast": ("trainer.contrast", "learn from earlier answers and their scores, by comparing answers"),
     "cycle": ("trainer.cycle", "serve the policy, run sessions with it, learn from them, and again"),
     "serve": ("trainer.rollout.serve", "serve a policy to the IDE and to other programs"),
     "plot": ("trainer.run.plot", "draw the curves of runs"),
@@ -51,7 +53,7 @@ def _dispatch(arguments: Sequence[str]) -> int:
         raise EnvironmentFault(
             f"Training needs the package {package}, which is not installed.",
             where=sys.executable,
-            next_step="Install what the trainer needs: pip install 'warpsmith[train]'",
+            next_step="Install what the trainer needs, in Warpsmith's folder: pip install -e '.[train]'",
         ) from error
     parser = argparse.ArgumentParser(
         prog=f"warpsmith train {name}",

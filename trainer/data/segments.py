@@ -93,7 +93,8 @@ def _of_another(answers: Sequence[Written], target: Target) -> str:
         told = written.turn.event.identity.get("tokenizer_sha256")
         if told and told != target.tokenizer_sha256:
             return "Its tokens are of another tokenizer."
-        if any(not 0 <= token < target.size for token in (*written.ids, *written.prompt)):
+        tokens = (*written.prompt, *written.ids)
+        if tokens and not (min(tokens) >= 0 and max(tokens) < target.size):
             return "It holds token ids that the tokenizer does not have."
         if not told and not _decodes(written, target):
             return "Its tokens do not decode to what was said, so they are of another tokenizer."
@@ -102,7 +103,7 @@ def _of_another(answers: Sequence[Written], target: Target) -> str:
 
 def _decodes(written: Written, target: Target) -> bool:
     message = written.turn.event.message
-    text = str(target.tokenizer.decode(list(written.ids)))
+    text = str(target.tokenizer.decode(list(written.ids), clean_up_tokenization_spaces=False))
     names = [call["function"]["name"] for call in message.get("tool_calls") or ()]
     return (message.get("content") or "").strip() in text and all(name in text for name in names)
 
