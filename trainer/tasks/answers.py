@@ -68,7 +68,7 @@ def ask(
     Raises:
         UsageError: A question leaves no room for an answer.
     """
-    prompts = [_prompt(policy, question) for question in questions]
+    prompts = [prompt_of(policy, question) for question in questions]
     alike: dict[tuple[int, bool], list[int]] = {}
     for place, question in enumerate(questions):
         alike.setdefault((question.task.limit, bool(question.task.opening)), []).append(place)
@@ -95,6 +95,13 @@ def ask(
         Answer(question, tuple(prompts[place]), found[place], _text(policy, question.task, found[place]))
         for place, question in enumerate(questions)
     ]
+
+
+def prompt_of(policy: PolicyModel, question: Question) -> list[int]:
+    """Return the token ids that an answer goes on from."""
+    text = policy.tokenizer.apply_chat_template(list(question.messages), add_generation_prompt=True, tokenize=False)
+    ids: list[int] = policy.tokenizer(text + question.task.opening, add_special_tokens=False)["input_ids"]
+    return ids
 
 
 def episode_of(answer: Answer, outcome: Outcome, reward: float | None, writer: Policy) -> Episode:
@@ -154,12 +161,6 @@ def speedup(outcome: Outcome) -> float | None:
 
 REWARDS: Mapping[str, Callable[[Outcome], float | None]] = {"judged": judged, "speedup": speedup}
 """What an answer earns, by name."""
-
-
-def _prompt(policy: PolicyModel, question: Question) -> list[int]:
-    text = policy.tokenizer.apply_chat_template(list(question.messages), add_generation_prompt=True, tokenize=False)
-    ids: list[int] = policy.tokenizer(text + question.task.opening, add_special_tokens=False)["input_ids"]
-    return ids
 
 
 def _text(policy: PolicyModel, task: Task, sampled: Sampled) -> str:

@@ -39,7 +39,7 @@ class Desk:
         scratch: A folder for files that last as long as this.
         memo: What is known already.
         at_once: Judges at work at once; as many as there are CPUs if absent.
-        open_judges: Judges that stay open at most; each takes two processes with torch in them.
+        open_judges: Judges that are open at most, and not fewer than are at work; each takes two processes with torch in them.
         progress: Told how many candidates are left to be judged, now and then.
     """
 
@@ -107,17 +107,19 @@ class Desk:
 
     def _judge_all(self, unknown: Sequence[tuple[Task, dict[str, Files]]]) -> None:
         left = sum(len(candidates) for _, candidates in unknown)
-        self._make_room({task.name for task, _ in unknown})
-        with ThreadPoolExecutor(self._at_once, thread_name_prefix="judge") as threads:
-            working = [threads.submit(self._judge_task, task, candidates) for task, candidates in unknown]
-            try:
-                for (_, candidates), work in zip(unknown, working, strict=True):
-                    self._progress(left)
-                    work.result()
-                    left -= len(candidates)
-            except BaseException:
-                threads.shutdown(wait=False, cancel_futures=True)
-                raise
+        for start in range(0, len(unknown), self._most):  # no more tasks at a time than there may be judges
+            together = unknown[start : start + self._most]
+            self._make_room({task.name for task, _ in together})
+            with ThreadPoolExecutor(self._at_once, thread_name_prefix="judge") as threads:
+                working = [threads.submit(self._judge_task, task, candidates) for task, candidates in together]
+                try:
+                    for (_, candidates), work in zip(together, working, strict=True):
+                        self._progress(left)
+                        work.result()
+                        left -= len(candidates)
+                except BaseException:
+                    threads.shutdown(wait=False, cancel_futures=True)
+                    raise
 
     def _judge_task(self, task: Task, candidates: dict[str, Files]) -> None:
         judge = self._opened(task)
