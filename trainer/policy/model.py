@@ -252,14 +252,14 @@ def make_policy(
 ) -> PolicyModel:
     """Make a policy of a network that is on its device already, with the actor's adapter over it or without.
 
-    In bfloat16 the head multiplies on tensor cores (TF32, single-precision sums), for this whole process: three more bits
-    than anything else is computed with there, at many times the speed of full single precision.
+    On a GPU, a policy in bfloat16 has its head multiply on tensor cores (TF32, single-precision sums), with three more bits
+    than all else is computed with there, at many times the speed of full single precision; this is set for the process.
     """
     adapters = Adapters(network) if isinstance(network, PeftModel) else None
-    if dtype != torch.float32:
-        torch.set_float32_matmul_precision("high")
-        if adapters:
-            lora_adapters.compute_in(network)
+    if adapters and dtype != torch.float32:
+        lora_adapters.compute_in(network)
+    if network.device.type == "cuda":
+        torch.set_float32_matmul_precision("highest" if dtype == torch.float32 else "high")
     policy = PolicyModel(network, tokenizer, folder, hashes, dtype, adapters).eval()
     if checkpointing:
         policy.recompute_each_layer()
