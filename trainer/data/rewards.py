@@ -6,6 +6,8 @@ takes half a point if they refused the best attempt and took nothing; the sum st
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,6 +15,7 @@ from typing import Any
 from agent.exports.evidence import decided
 from agent.exports.trajectory import Trajectory
 from agent.state import Judged, SessionState
+from agent.store import encode
 from sandbox.reward import BEATS_COMPILE, FAILED, reward
 from sandbox.verdict import Verdict
 
@@ -80,11 +83,19 @@ def rewarded(verdict: Verdict) -> Verdict:
     """
     if verdict.reward is None:
         return verdict
-    try:
-        again, reason = reward(verdict.build, verdict.guard, verdict.verify, verdict.profile)
-    except (TypeError, ValueError, KeyError, AttributeError):
-        again, reason = None, "What was measured cannot be read."
+    if not _readable(verdict):
+        return replace(verdict, reward=None, reason="What was measured cannot be read.")
+    again, reason = reward(verdict.build, verdict.guard, verdict.verify, verdict.profile)
     return replace(verdict, reward=again, reason=reason)
+
+
+def _readable(verdict: Verdict) -> bool:
+    """Whether every time that the reward rests on is a number; where one was none, the session has null, or NaN."""
+    profile = verdict.profile
+    if profile is None:
+        return True
+    times = [profile.us, *(value for gain in profile.speedup.values() for value in (gain.ratio, gain.low, gain.high))]
+    return all(isinstance(value, int | float) and math.isfinite(value) for value in times)
 
 
 def _judged_again(trajectory: Trajectory) -> Trajectory:
@@ -129,6 +140,7 @@ def _stored(trajectory: Trajectory, best: Judged | None) -> int | None:
 
 
 def _slim(verdict: Verdict) -> dict[str, Any]:
-    """Return a verdict's JSON form without the raw samples, which stay in the session."""
+    """Return a verdict's JSON form without the raw samples, which stay in the session, and with null for what is no number."""
     profile = verdict.profile and replace(verdict.profile, samples={})
-    return replace(verdict, profile=profile).to_json()
+    form: dict[str, Any] = json.loads(encode(replace(verdict, profile=profile).to_json()))
+    return form

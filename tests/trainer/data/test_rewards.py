@@ -12,6 +12,7 @@ import pytest
 from agent import events as ev
 from agent.exports.trajectory import read_trajectory
 from agent.replay import RECORDINGS
+from agent.store import EVENTS
 from sandbox.verdict import Speedup, Verdict
 from tests.agent.exports.stories import Story
 from tests.agent.support import make_verdict
@@ -125,6 +126,29 @@ def test_nobody_can_say_what_a_disturbed_or_unread_measurement_earns(tmp_path: P
     unread = Story()
     unread.checked(replace(verdict, profile=spoilt))
     assert of(unread, tmp_path / "unread").reward is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reward"),
+    [
+        ('"reward": 1, "reason"', '"reward": NaN, "reason"', 1.0),
+        ('"ratio": 0.5', '"ratio": NaN', None),
+        ('"low": 0.4', '"low": Infinity', None),
+        ('"device_us": 10.0, "latency_us": 12.0', '"device_us": NaN, "latency_us": 12.0', None),
+        ('"copy_us": 5.0', '"copy_us": NaN', 1.0),
+    ],
+)
+def test_what_is_no_number_never_becomes_a_reward(tmp_path: Path, old: str, new: str, reward: float | None) -> None:
+    story = Story()
+    story.checked(slow())
+    story.end()
+    folder = story.write(tmp_path)
+    text = (folder / EVENTS).read_text()
+    assert old in text
+    (folder / EVENTS).write_text(text.replace(old, new))
+    won = earned(read_trajectory(folder, lambda _: None))
+    assert won.reward == reward
+    assert json.loads(json.dumps(won.components, allow_nan=False)) == won.components
 
 
 def test_a_session_that_delivered_nothing_has_failed_and_one_that_was_stopped_has_not(tmp_path: Path) -> None:
