@@ -19,8 +19,8 @@ from tests.agent.support import make_spec
 from tests.servers.engine_process import EngineProcess
 
 NEVER = Moment("never")
-_GONE_SECONDS = 30
 _PATIENCE_SECONDS = 240
+"""On a busy machine: an interpreter that still loads its libraries notices only then that its parent is gone."""
 
 
 @dataclass
@@ -84,7 +84,7 @@ def _one_engine(played: Played, developer: Developer, moment: Moment) -> bool:
     if not blade.struck:
         return True
     played.struck.append((moment, str(last)))
-    played.problems += [f"left behind: {each}" for each in psutil.wait_procs(blade.family, _GONE_SECONDS)[1]]
+    played.problems += [f"left behind: {each}" for each in psutil.wait_procs(blade.family, _PATIENCE_SECONDS)[1]]
     if moment.kind == "torn":
         _tear(played.folder)
     return False
