@@ -37,11 +37,16 @@ BETTER = 0.005
 """What counts as better."""
 FEWEST = 4
 """Episodes that a part of can be held out."""
+BLIND_PASSES = 2
+"""Passes where nothing can be held out, and so nobody sees where the plateau is."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of this stage."""
-    add_common_options(parser, steps=f"until held-out explained variance rises no more, {PASSES} passes at most")
+    add_common_options(
+        parser,
+        steps=f"until held-out explained variance rises no more, {PASSES} passes at most; {BLIND_PASSES} where none can be told",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -142,7 +147,8 @@ def parted(rewards: Sequence[float], seed: int) -> tuple[list[int], list[int]]:
         seed: Of what is held out among equals.
 
     Returns:
-        Numbers of those to learn from and of those held out, of which there are none where there are fewer than four in all.
+        Numbers of those to learn from and of those held out; of these there are none where there are fewer than four in all, or
+        where they all earned the same, so that nothing could be told from them.
     """
     shuffled = np.random.default_rng(seed).permutation(len(rewards)).tolist()
     by_reward = sorted(shuffled, key=lambda number: rewards[number])
@@ -150,6 +156,8 @@ def parted(rewards: Sequence[float], seed: int) -> tuple[list[int], list[int]]:
         return by_reward, []
     apart = min(10, max(2, len(rewards) // 4))
     held_out = by_reward[apart // 2 :: apart]
+    if len({rewards[number] for number in held_out}) == 1:
+        return by_reward, []
     return sorted(set(by_reward) - set(held_out)), sorted(held_out)
 
 

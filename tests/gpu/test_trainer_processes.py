@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from sandbox.errors import EnvironmentFault
-from tests.trainer.made import episodes, learner_over, training_set
+from tests.gpu import trainer_steps
+from tests.trainer.made import episodes, learner_over
 from trainer import ppo
 from trainer.policy.tiny import write_tiny_policy
 from trainer.run import metrics
@@ -18,9 +19,9 @@ from trainer.run.presets import Recipe
 from trainer.run.processes import Processes
 
 pytestmark = pytest.mark.gpu
-SETTINGS = ("actor_lr=1e-3", "critic_lr=1e-3", "warm_up=1", "tokens=40", "reject_k3=none", "batch=4")
 CLOSE = {"rel": 0.05, "abs": 0.02}
 """Two orders of summation in bfloat16."""
+COMPARED = ("reward", "entropy", "explained_variance", "critic_loss", "actor_loss", "actor_norm", "critic_norm", "k3")
 
 
 @pytest.fixture(scope="module")
@@ -28,52 +29,24 @@ def tiny(tmp_path_factory):
     return write_tiny_policy(tmp_path_factory.mktemp("models") / "tiny", vocabulary=400)
 
 
-def train(data, model, out, processes, *others):
-    """Run two steps of PPO over a set on so many GPUs, and return their numbers."""
-    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes), "-m", "trainer"]
-    stage = ["ppo", str(data), "--model", str(model), "--out", str(out), "--device", "cuda", "--steps", "2", *others]
-    settings = [argument for setting in SETTINGS for argument in ("--set", setting)]
-    done = subprocess.run(
-        [sys.executable, *launcher, *stage, *settings],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=250,
-    )
-    assert done.returncode == 0, done.stderr
-    return metrics.read(out / "metrics.jsonl")
+@pytest.fixture
+def gpu():
+    return Processes(0, 1, torch.device("cuda", 0))
 
 
-@pytest.mark.parametrize("adapters", [(), ("--lora", "8")], ids=["all-weights", "adapters"])
-@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
-def test_two_gpus_equal_one(tiny, tmp_path, adapters):
-    data = training_set(tmp_path / "set", tiny, episodes(8))
-    one, two = (train(data, tiny, tmp_path / str(count), count, *adapters) for count in (1, 2))
-    for name in (
-        "reward",
-        "entropy",
-        "explained_variance",
-        "critic_loss",
-        "actor_loss",
-        "actor_norm",
-        "critic_norm",
-        "k3",
+def test_memory_used_up_is_told_with_how_much_there_is(gpu):
+    with (
+        pytest.raises(EnvironmentFault, match=r"memory of cuda:0 is used up.*GiB at most.*--set tokens=16384"),
+        told(Recipe(), gpu),
     ):
-        for alone, both in zip(one, two, strict=True):
-            assert both[name] == pytest.approx(alone[name], **CLOSE), name
-    parts = [path.name for path in (tmp_path / "2" / "checkpoints" / "step-000002").glob("part-*")]
-    assert len(parts) == 2
-    going_on = train(data, tiny, tmp_path / "2", 1, *adapters)
-    assert [line["step"] for line in going_on] == [1, 2]
+        torch.empty(1 << 50, dtype=torch.uint8, device="cuda")
 
 
-def test_before_a_step_the_ratio_is_one_in_bfloat16_too(tiny):
+def test_before_a_step_the_ratio_is_one_in_bfloat16_too(tiny, gpu):
     """Old and new log-probabilities come from the same rows in the same type, so they are the same numbers."""
-    made = episodes(8)
-    on_gpu = Processes(0, 1, torch.device("cuda", 0))
-    learner = learner_over(tiny, trains=["policy", "critic"], processes=on_gpu, actor_lr=0.0)
-    numbers = ppo.update(learner, made)
-    on_cpu = ppo.update(learner_over(tiny, trains=["policy", "critic"], actor_lr=0.0), made)
+    made, both = episodes(8), ["policy", "critic"]
+    numbers = ppo.update(learner_over(tiny, trains=both, processes=gpu, actor_lr=0.0), made)
+    on_cpu = ppo.update(learner_over(tiny, trains=both, actor_lr=0.0), made)
     assert numbers["ratio_min"] == numbers["ratio_max"] == 1.0
     assert numbers["memory_gib"] > 0
     for name in ("entropy", "actor_loss", "critic_loss"):
@@ -81,10 +54,20 @@ def test_before_a_step_the_ratio_is_one_in_bfloat16_too(tiny):
     assert all(math.isfinite(value) for value in numbers.values() if value is not None)
 
 
-def test_memory_used_up_is_told_with_how_much_there_is():
-    on_gpu = Processes(0, 1, torch.device("cuda", 0))
-    with (
-        pytest.raises(EnvironmentFault, match=r"memory of cuda:0 is used up.*GiB at most.*--set tokens=16384"),
-        told(Recipe(), on_gpu),
-    ):
-        torch.empty(1 << 50, dtype=torch.uint8, device="cuda")
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+def test_two_gpus_equal_one_which_goes_on_from_their_checkpoint(tiny, tmp_path, gpu):
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    quiet = {**os.environ, "OMP_NUM_THREADS": "1"}
+    steps = ["-m", "tests.gpu.trainer_steps", str(tiny), str(tmp_path / "two")]
+    subprocess.run([*launcher, *steps], env=quiet, check=True, timeout=90)
+    trainer_steps.take(gpu, tiny, tmp_path / "one")
+    for name in trainer_steps.ADAPTERS:
+        one, two = (metrics.read(tmp_path / count / name / "metrics.jsonl") for count in ("one", "two"))
+        for alone, both in zip(one, two, strict=True):
+            for number in COMPARED:
+                assert both[number] == pytest.approx(alone[number], **CLOSE), (name, number)
+        _, learner = trainer_steps.opened(gpu, tiny, tmp_path / "two", name)
+        assert learner.step == 2
+        found = learner.logprobs(learner.batch(episodes(8))).logp
+        _, other = trainer_steps.opened(gpu, tiny, tmp_path / "one", name)
+        assert torch.allclose(found, other.logprobs(other.batch(episodes(8))).logp, atol=0.05)

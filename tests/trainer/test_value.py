@@ -50,8 +50,10 @@ def test_what_is_held_out_has_the_rewards_of_the_rest():
     assert value.parted(rewards, seed=1)[1] != held_out
 
 
-def test_of_very_few_nothing_is_held_out():
+def test_of_very_few_and_of_equals_nothing_is_held_out():
     assert value.parted([1.0, -1.0, 1.0], seed=0)[1] == []
+    chosen, held_out = value.parted([3.0] * 20, seed=0)
+    assert (sorted(chosen), held_out) == (list(range(20)), [])
 
 
 def test_a_plateau_is_where_nothing_gets_better_any_more():
