@@ -41,4 +41,4 @@ class OthersWatch:
 
 def _all_seconds() -> float:
     times = psutil.cpu_times()._asdict()
-    return sum(seconds for kind, seconds in times.items() if kind not in _IDLE)
+    return float(sum(seconds for kind, seconds in times.items() if kind not in _IDLE))

@@ -54,7 +54,6 @@ PLANS = (
     ),
     Plan("layernorm2d", "timm", "LayerNorm2d", "pictures/norm.py", {"cpu": "python classify.py"}),
     Plan("frozenbatchnorm2d", "torchvision", "FrozenBatchNorm2d", "spotter/norm.py", {"cpu": "python features.py"}),
-    Plan("geglu", "diffusers", "GEGLU", "dreamer/activations.py", {"cpu": "python denoise.py"}),
     Plan(
         "pairnorm",
         "torch-geometric",
