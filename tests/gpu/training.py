@@ -4,8 +4,9 @@
     python -m tests.gpu.training --shape tiny --device cpu --row 512 --long 2048 --seconds 60
 
 Weights are random and nothing is read from a disk. A step is one update of PPO's clipped loss and Adam over a row of packed
-segments a quarter of whose tokens are actions. The plain loop gives each segment to the same network, with labels, and adds
-up the gradients; it pays for no padding. Both recompute layers, both compute in bfloat16 on a GPU, and they take turns.
+segments a quarter of whose tokens are actions. The plain loop gives the same segments to the same network, with labels, those
+of equal length in batches of 8,192 tokens, and adds up the gradients; it pays for no padding. Both recompute layers, both
+compute in bfloat16 on a GPU, and they take turns.
 
 Utilisation counts what such a step has to compute at least, once forward and twice that backward, without what is computed
 again, the head at actions only; over the speed of a large matrix product measured in the same run, and over the speed on the
@@ -61,6 +62,7 @@ DATA_SHEET = {"H100": 989e12, "H200": 989e12, "A100": 312e12}
 """Dense bfloat16 operations a second."""
 
 ACTION_SHARE = 0.25
+PLAIN_TOKENS = 8192
 _LONG_SECONDS = 30.0
 GIB = 2**30
 
@@ -150,7 +152,7 @@ def compare(policy: PolicyModel, lengths: list[int], rates: Rates, budget: Budge
     given = segments(lengths, policy.base.config.vocab_size)
     [row] = pack(given, sum(lengths))
     row = row.to(policy.device)
-    plain = [plain_example(segment, policy.device) for segment in given]
+    plain = plain_batches(given, policy.device)
     parameters = [value for _, value in policy.trained()]
     optimizer = torch.optim.AdamW(parameters, lr=1e-6, fused=True)
     turns: dict[str, Callable[[], None]] = {
@@ -189,20 +191,26 @@ def our_step(policy: PolicyModel, row: PackedBatch, optimizer: torch.optim.Optim
     optimizer.zero_grad()
 
 
-def plain_step(policy: PolicyModel, examples: list[tuple[Tensor, Tensor]], optimizer: torch.optim.Optimizer) -> None:
+def plain_step(policy: PolicyModel, batches: list[tuple[Tensor, Tensor]], optimizer: torch.optim.Optimizer) -> None:
     """One update on the same segments as one would write it with transformers alone."""
     with policy.computing():
-        for ids, labels in examples:
-            (policy.base(input_ids=ids, labels=labels, use_cache=False).loss / len(examples)).backward()
+        for ids, labels in batches:
+            (policy.base(input_ids=ids, labels=labels, use_cache=False).loss / len(batches)).backward()
     optimizer.step()
     optimizer.zero_grad()
 
 
-def plain_example(segment: Segment, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Ids and labels of one segment; labels of what is no action do not count."""
-    ids = torch.from_numpy(segment.ids.astype(np.int64))[None].to(device)
-    action = torch.from_numpy(segment.action)[None].to(device)
-    return ids, torch.where(action, ids, -100)
+def plain_batches(given: list[Segment], device: torch.device) -> list[tuple[Tensor, Tensor]]:
+    """Ids and labels of segments, those of equal length together; labels of what is no action do not count."""
+    batches = []
+    for length in sorted({len(segment.ids) for segment in given}):
+        alike = [segment for segment in given if len(segment.ids) == length]
+        size = max(1, PLAIN_TOKENS // length)
+        for part in (alike[at : at + size] for at in range(0, len(alike), size)):
+            ids = torch.from_numpy(np.stack([segment.ids for segment in part]).astype(np.int64)).to(device)
+            action = torch.from_numpy(np.stack([segment.action for segment in part])).to(device)
+            batches.append((ids, torch.where(action, ids, -100)))
+    return batches
 
 
 def operations(policy: PolicyModel, row: PackedBatch) -> float:
@@ -238,10 +246,10 @@ def longest(policy: PolicyModel, tokens: int, budget: Budget) -> dict[str, Any]:
         with peak(policy.device, told, "critic_gib"):
             told["critic_seconds"] = timed(lambda: critic(row).mean().backward(), policy.device)
     elif budget.left > _LONG_SECONDS:
-        example = plain_example(*segments([tokens], policy.base.config.vocab_size), policy.device)
+        whole = plain_batches(segments([tokens], policy.base.config.vocab_size), policy.device)
         try:
             with peak(policy.device, told, "plain_gib"):
-                told["plain_seconds"] = timed(lambda: plain_step(policy, [example], optimizer), policy.device)
+                told["plain_seconds"] = timed(lambda: plain_step(policy, whole, optimizer), policy.device)
         except torch.OutOfMemoryError as error:
             told["plain_error"] = str(error).split(". ")[0]
     return told
