@@ -172,6 +172,19 @@ def _most(classes: Sequence[ClassChange]) -> float | None:
     return 1 / (1 - share) if 0 < share < 1 else None
 
 
+def _mostly_original(landings: Mapping[str, Mapping[str, Any]]) -> str:
+    """Say of which classes more calls ran the original than the kernels, and why most of those did; or nothing."""
+    told = []
+    for record in landings.values():
+        fused, original = record["fused"], record["original"]
+        if original > fused:
+            why = max(record["reasons"], key=record["reasons"].get, default="")
+            told.append(
+                f"; only {fused} of {fused + original} calls of {record['class']} ran its kernels{f': {why}' * bool(why)}"
+            )
+    return "".join(told)
+
+
 def _conclusion(
     speedup: float | None,
     low: float | None,
@@ -182,7 +195,7 @@ def _conclusion(
 ) -> str:
     unused = [record["class"] for record in landings.values() if not record["fused"]]
     changed = "; but the loss is another, by more than noise" if loss is not None and not loss.same else ""
-    idle = f"; the kernels of {', '.join(unused)} did not run" if unused else ""
+    idle = f"; the kernels of {', '.join(unused)} did not run" if unused else _mostly_original(landings)
     if not landings:
         idle = "; nothing that landed was loaded"
     if speedup is None:

@@ -1,11 +1,12 @@
-"""Modules of public packages on the whole way, each by the commands a developer types; a table of figures at the end.
+"""Modules of public packages on the whole way, each by the commands a developer types; a table of figures for each.
 
     python -m tests.gpu.walks --out FOLDER                         all of them, on the first GPU, one after the other
     python -m tests.gpu.walks --out FOLDER --devices cuda:0 cuda:1 at once, one a device
     python -m tests.gpu.walks --out FOLDER --devices cpu --python VENV/bin/python llama layernorm2d
 
 For each: its tests, ``hotspots`` of its script, the capture, a session with a played model, the landing in a clone, its tests,
-``hotspots --compare``, undo. Exit code 0: every walk came to its end. ``FOLDER/NAME/log.txt`` holds what each command said.
+``hotspots --compare``, undo. Exit code 0: every walk came to its end. ``FOLDER/NAME/log.txt`` holds what each command said,
+``table.txt`` the figures.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from tests.gpu.walks.walk import PLANS, Stopped, Walk
 
 
 def main() -> int:
-    """Walk what was asked for and print the table."""
+    """Walk what was asked for, and print each walk's table when it ends."""
     options = _parser().parse_args()
     plans: SimpleQueue = SimpleQueue()
     kind = options.devices[0].partition(":")[0]
@@ -48,6 +49,9 @@ def main() -> int:
                 walk.go()
             except Stopped as reason:
                 stopped[plan.name] = str(reason)
+            table = "\n".join(_lines(walk, stopped.get(plan.name, "")))
+            (folder / "table.txt").write_text(f"{table}\n")
+            print(table, flush=True)
 
     workers = [threading.Thread(target=work, args=(device,)) for device in options.devices]
     began = time.monotonic()
@@ -55,8 +59,6 @@ def main() -> int:
         worker.start()
     for worker in workers:
         worker.join()
-    for walk in walks:
-        print("\n".join(_lines(walk, stopped.get(walk.plan.name, ""))), flush=True)
     print(f"{len(walks) - len(stopped)} of {len(walks)} came to their end in {time.monotonic() - began:.0f} s")
     return 1 if stopped else 0
 

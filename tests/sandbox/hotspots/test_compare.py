@@ -73,6 +73,13 @@ def test_kernels_that_did_not_run_and_landings_that_were_not_loaded_are_said() -
     assert "nothing that landed was loaded" in compare(ranking(1.0), ranking(1.0)).conclusion
 
 
+def test_kernels_that_ran_in_few_calls_are_said_with_the_reason_of_most() -> None:
+    reasons = {"the shape of x is not (4, 8)": 7, "x is not contiguous": 2}
+    few = {**RAN, "fused": 1, "original": 9, "reasons": reasons}
+    compared = compare(ranking(1.0, 1.0, 1.0), ranking(1.0, 1.0, 1.0, landings={"net_kernels": few}))
+    assert "only 1 of 10 calls of Block ran its kernels: the shape of x is not (4, 8)" in compared.conclusion
+
+
 def test_losses_are_the_same_where_their_difference_is_noise() -> None:
     before = tuple(2.0 + 0.1 * (at % 7) for at in range(200))
     noisy = tuple(loss + (0.05 if at % 2 else -0.04) * (-1) ** (at // 20) for at, loss in enumerate(before))
