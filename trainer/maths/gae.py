@@ -36,18 +36,6 @@ def advantages(rewards: Floats, values: Floats, gamma: float, lam: float, end: f
     return estimates, estimates + values
 
 
-def decoupled(
-    rewards: Floats, values: Floats, gamma: float, lam_actor: float, lam_critic: float, end: float = 0.0
-) -> tuple[Floats, Floats]:
-    """Estimate advantages with one lambda and the critic's targets with another (VC-PPO, arXiv 2503.01491).
-
-    Arguments and returned arrays are those of `advantages`.
-    """
-    estimates, _ = advantages(rewards, values, gamma, lam_actor, end)
-    _, targets = advantages(rewards, values, gamma, lam_critic, end)
-    return estimates, targets
-
-
 def adaptive_lambda(actions: int, alpha: float) -> float:
     """Return 1 - 1 / (alpha T), at least 0: the first of T actions sees exp(-1/alpha) of the end (VAPO, arXiv 2504.05118)."""
     return max(0.0, 1.0 - 1.0 / (alpha * actions))

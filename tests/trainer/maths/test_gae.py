@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from trainer.maths.gae import adaptive_lambda, advantages, decoupled, terminal_rewards
+from trainer.maths.gae import adaptive_lambda, advantages, terminal_rewards
 
 # Printed by verl 0.9.1's compute_gae_advantage_return: gamma 0.99, lambda 0.9, observations masked out between the actions.
 REWARDS = (np.array([0.0, 0.0, 0.0, 3.0]), np.array([0.0, 0.5, 0.0, -1.0]))
@@ -42,14 +42,6 @@ def test_with_lambda_one_the_critics_target_is_what_was_earned():
     values = np.random.default_rng(1).normal(size=131_072)
     _, targets = advantages(terminal_rewards(131_072, 3.0), values, 1.0, 1.0)
     assert np.abs(targets - 3.0).max() < 1e-9
-
-
-def test_actor_and_critic_have_lambdas_of_their_own():
-    rewards, values = REWARDS[0], VALUES[0]
-    estimates, targets = decoupled(rewards, values, 1.0, 0.9, 1.0)
-    assert np.array_equal(estimates, advantages(rewards, values, 1.0, 0.9)[0])
-    assert np.array_equal(targets, advantages(rewards, values, 1.0, 1.0)[1])
-    assert not np.allclose(estimates + values, targets)
 
 
 @pytest.mark.parametrize("actions", [100, 10_000])

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from tests.trainer.policy.rows import segment, stir
-from trainer.maths.losses import policy_loss
+from trainer.maths.aggregate import Mean, token_weights
+from trainer.maths.losses import nll, policy_loss
 from trainer.policy.adapters import LoraSettings
 from trainer.policy.logprobs import head_logprobs
 from trainer.policy.model import PolicyModel, load_policy
@@ -76,6 +77,22 @@ def test_the_ratio_at_update_zero_is_one(tiny_folder: Path, row: PackedBatch):
         [together] = pack([PART, segment(40, 1)], 1000)
         ratio = (policy(together).logp - old).exp()
     assert float((ratio - 1).abs().max()) < 1e-4
+
+
+@pytest.mark.parametrize("limit", [1, 70, 110])
+def test_the_gradient_does_not_depend_on_how_a_batch_is_cut_into_rows(tiny_folder: Path, limit: int):
+    segments = [segment(length, length) for length in (60, 40, 30, 50)]
+    lengths = torch.tensor([part.actions for part in segments])
+    weights = token_weights(lengths, Mean.EPISODE).split(lengths.tolist())
+    gradients = []
+    for tokens in (1000, limit):
+        policy = load_policy(tiny_folder)
+        for row in pack(segments, tokens):
+            (nll(policy(row).logp) * row.take(weights)).sum().backward()
+        gradients.append([value.grad for _, value in policy.trained()])
+    for whole, cut in zip(*gradients, strict=True):
+        assert whole is not None
+        assert torch.allclose(whole, cut, rtol=1e-4, atol=1e-6)
 
 
 def surrogate(policy: PolicyModel, row: PackedBatch) -> torch.Tensor:
