@@ -13,6 +13,7 @@ import argparse
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -57,9 +58,8 @@ class Signal:
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of this stage."""
     add_common_options(parser, steps="one pass through the set, or fewer where its episodes get too old")
-    parser.add_argument(
-        "--critic", help="folder of the critic to begin from, or of a run of value (default: that of --model)"
-    )
+    where = "folder of the critic to begin from, or of a run of value (default: that of --model)"
+    parser.add_argument("--critic", type=Path, help=where)
 
 
 def run(options: argparse.Namespace) -> int:

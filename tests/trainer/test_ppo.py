@@ -174,9 +174,10 @@ def test_adapters_of_policy_and_critic_are_trained_over_one_base(model, tmp_path
     ]
     value, out = tmp_path / "value", tmp_path / "ppo"
     assert main(["value", str(data), "--model", str(model), "--out", str(value), "--steps", "3", *common]) == 0
-    assert main(["ppo", str(data), "--model", str(value), "--out", str(out), *common]) == 0
+    assert main(["ppo", str(data), "--model", str(model), "--critic", str(value), "--out", str(out), *common]) == 0
     lines = metrics.read(out / "metrics.jsonl")
     assert [line["step"] for line in lines] == [1, 2]
+    assert abs(lines[0]["explained_variance"]) > 1e-6  # a new critic expects the same everywhere
     assert all(np.isfinite(line["actor_norm"]) and line["critic_norm"] > 0 for line in lines)
     latest = out / "checkpoints" / "step-000002"
     assert (latest / "policy" / "adapter_config.json").exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -136,7 +137,11 @@ class Learner:
         }
         yield numbers
         seconds = time.perf_counter() - began
-        numbers |= {"seconds": seconds, "tokens_per_second": batch.tokens / seconds, "memory_gib": self._memory()}
+        numbers |= {
+            "seconds": seconds,
+            "tokens_per_second": batch.tokens / seconds,
+            "memory_gib": self.processes.largest(self._memory()),
+        }
 
     def tensors(self) -> dict[str, Tensor]:
         """Return all that a checkpoint's parts hold, by name."""
@@ -206,11 +211,11 @@ class Learner:
         values: Tensor = self.critic(row)
         return values
 
-    def _memory(self) -> float | None:
+    def _memory(self) -> float:
         device = self.processes.device
-        if device.type != "cuda":
-            return None
-        return torch.cuda.max_memory_allocated(device) / 2**30
+        if device.type == "cuda":
+            return torch.cuda.max_memory_allocated(device) / 2**30
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # KiB
 
 
 def _optimizer(name: str, parameters: Sequence[tuple[str, nn.Parameter]], recipe: Recipe, rate: float) -> Optimizer:

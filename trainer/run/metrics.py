@@ -13,7 +13,7 @@
 | ``mismatch_k3``, ``importance_cut``, ``effective_share`` | old policy against the one that wrote the episodes |
 | ``actor_loss``, ``critic_loss``, ``nll`` | losses |
 | ``actor_norm``, ``critic_norm`` | norms of the gradients, before they are cut |
-| ``seconds``, ``tokens_per_second``, ``memory_gib`` | of the step; the largest over all processes |
+| ``seconds``, ``tokens_per_second``, ``memory_gib`` | of the step; memory: the most that any process held |
 """
 
 from __future__ import annotations

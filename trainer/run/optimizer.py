@@ -8,12 +8,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
 
-from sandbox.errors import WarpsmithError
+from sandbox.errors import ExitCode, WarpsmithError
 from trainer.run.processes import whole
 
 
 class NotFinite(WarpsmithError):
     """A loss or its gradient is not a number; the weights were left as they were."""
+
+    exit_code = ExitCode.FAILED
 
 
 class Optimizer:
@@ -52,7 +54,10 @@ class Optimizer:
         norm = float(whole(clip_grad_norm_(trained, self._clip)))
         if not torch.isfinite(torch.tensor(norm)):
             self._adam.zero_grad()
-            raise NotFinite(f"The gradient of the {self.name} is not a number (its norm is {norm}).")
+            raise NotFinite(
+                f"The gradient of the {self.name} is not a number (its norm is {norm}): this step was not taken.",
+                next_step="The run stands at its last checkpoint. Begin another from it, at a lower learning rate.",
+            )
         for group in self._adam.param_groups:
             group["lr"] = self._rate * min(1.0, (self.updates + 1) / max(1, self._warm_up))
         self._adam.step()

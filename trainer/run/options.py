@@ -19,6 +19,7 @@ from trainer.policy.critic import Bounds, Critic, critic_beside, load_critic
 from trainer.policy.identity import read_hashes
 from trainer.policy.model import PolicyModel, load_policy
 from trainer.run.checkpoint import KEPT
+from trainer.run.faults import told
 from trainer.run.learner import Learner
 from trainer.run.presets import PRESETS, adjusted, preset, with_lora
 from trainer.run.processes import Processes, started
@@ -90,8 +91,9 @@ def opened(
     )
     with started(options.device) as processes:
         run = Run(options.out, origin, processes, every=options.every, kept=options.keep)
-        learner = learner_of(origin, processes, trains)
-        run.resume(learner)
+        with told(recipe, processes):
+            learner = learner_of(origin, processes, trains)
+            run.resume(learner)
         yield run, learner
 
 

@@ -64,6 +64,14 @@ class Processes:
             tensor.copy_(there)
         return tensor
 
+    def largest(self, value: float) -> float:
+        """Return the largest of a number over all processes."""
+        if self.world == 1:
+            return value
+        there = torch.tensor(value, dtype=torch.float64, device=self.device)
+        dist.all_reduce(there, dist.ReduceOp.MAX)
+        return float(there)
+
     def from_first(self, value: Any) -> Any:
         """Return what the first process has here."""
         if self.world == 1:
