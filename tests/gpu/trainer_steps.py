@@ -1,10 +1,15 @@
 """Two steps of PPO, all weights and then adapters, on however many GPUs ``torchrun`` starts; tells what it does.
 
+What takes longer than a minute hangs: then each process tells where, and ends.
+
 torchrun --standalone --nproc-per-node 2 -m tests.gpu.trainer_steps MODEL OUT
 """
 
+import faulthandler
 import sys
 from pathlib import Path
+
+import torch
 
 from tests.trainer.made import episodes
 from trainer import ppo
@@ -35,5 +40,9 @@ def take(processes: Processes, model: Path, out: Path) -> None:
 
 
 if __name__ == "__main__":
+    faulthandler.dump_traceback_later(60, exit=True)
+    print("imported; the processes meet", file=sys.stderr)
     with started("cuda") as all_processes:
+        met = all_processes.total(torch.ones(1))
+        print(f"process {all_processes.rank} has met {met.item():.0f} on {all_processes.device}", file=sys.stderr)
         take(all_processes, Path(sys.argv[1]), Path(sys.argv[2]))
