@@ -35,7 +35,7 @@ def turn(_):
 
 @pytest.mark.timeout(300)
 def test_a_step_of_the_cycle_on_the_gpu_that_judges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in toy.at_home(tmp_path).items():
+    for name, value in toy.environment(tmp_path).items():
         monkeypatch.setenv(name, value)
     toy.prepare(tmp_path, "cuda:0")
     assert toy.go_round(tmp_path, "cuda:0", steps=1, sessions=4, at_once=4) == ExitCode.OK

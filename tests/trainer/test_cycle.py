@@ -24,7 +24,7 @@ SERVE = f"{sys.executable} -m trainer serve {{policy}} --name {{name}} --port {{
 
 @pytest.fixture
 def at_home(tmp_path, monkeypatch):
-    for name, value in toy.at_home(tmp_path).items():
+    for name, value in toy.environment(tmp_path).items():
         monkeypatch.setenv(name, value)
     (tmp_path / "task.py").write_text(toy.REFERENCE.replace("SIZE", "64, 512"))
     write_tiny_policy(tmp_path / "policy", vocabulary=4096)
@@ -124,7 +124,7 @@ def test_a_run_that_went_back_gets_another_id_and_no_other(tmp_path):
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_the_reward_rises_on_the_toy(tmp_path, monkeypatch):
-    for name, value in toy.at_home(tmp_path).items():
+    for name, value in toy.environment(tmp_path).items():
         monkeypatch.setenv(name, value)
     toy.prepare(tmp_path, "cpu")
     assert toy.go_round(tmp_path, "cpu", steps=4, sessions=6, at_once=2) == ExitCode.OK

@@ -2,8 +2,8 @@
 
 The task is a small module. The policy's vocabulary has whole calls of tools as single tokens: the module's file, and four
 kernels for it, of which one does not compile, one is wrong, one is correct and slow, one correct and fast. So the policy
-acts in sessions like any other, and what earns something is for it to find out. The main skill is a short one of the user's
-own, as anybody can have, so that prompts stay short.
+acts in sessions like any other, and what earns something is for it to find out. The system message and each tool's
+description are one token each too, so that a session is a few hundred tokens long.
 
 It begins from recorded sessions, in which each kernel was written as often, and imitates all of them: as likely to fail as to
 win. From there on it learns from nothing but its own sessions::
@@ -109,17 +109,12 @@ VARIANTS = {
     "slow": SLOW + ELEMENT,
     "fast": ELEMENT,
 }
-SKILL = """---
-name: cuda-kernels
-description: Write one fused kernel.
-metadata:
-  main: "true"
----
-Write one kernel that does everything in one pass, Check it, and end.
-"""
+CHECK = Call("Check", {"tier": "full"})
+"""In full, since the best attempt is measured so in any case."""
 DONE = "I am done."
+TURNS = 6
 RECIPE = {
-    "actor_lr": "3e-3",
+    "actor_lr": "1e-3",
     "critic_lr": "3e-3",
     "warm_up": "1",
     "lam_actor": "1.0",
@@ -154,12 +149,10 @@ def prepare(folder: Path, device: str) -> Path:
     task.write_text(REFERENCE.replace("SIZE", "64, 512" if device == "cpu" else "4096, 4096"))
     recorded = session_folders(folder / "recorded") or record(folder, task, device)
     module = Call("Write", {"file_path": "model_new.py", "content": CANDIDATE})
-    calls = [module, Call("Check"), *(kernel_call(variant, device) for variant in VARIANTS)]
+    calls = [module, CHECK, *(kernel_call(variant, device) for variant in VARIANTS)]
     policy = write_tiny_policy(
         folder / "random",
-        vocabulary=4096,
-        texts=[prompt_of(recorded[0])] * 4,
-        phrases=[*map(phrase, calls), DONE],
+        phrases=[*told_at_first(recorded[0]), *map(phrase, calls), DONE],
     )
     episodes = list(episodes_of(recorded, Choice(target=Target.read(policy)), Report()))
     imitate(policy, episodes, start)
@@ -172,23 +165,28 @@ def record(folder: Path, task: Path, device: str) -> list[Path]:
     home, spec = folder / "recorded", asked_task(str(task), device=device)
     with ExitStack() as servers:
         for variant in VARIANTS:
-            script = [Reply(calls=[module, kernel_call(variant, device)]), Reply(calls=[Call("Check")])]
+            script = [Reply(calls=[module, kernel_call(variant, device)]), Reply(calls=[CHECK])]
             server = servers.enter_context(OpenAIServer([*script, *[Reply(text=DONE)] * 3]))
             settings = Settings(
-                model="openai/script", api_base=server.base_url, home=home, cache=folder / "cache", contrast=False
+                model="openai/script",
+                api_base=server.base_url,
+                home=home,
+                cache=folder / "cache",
+                contrast=False,
+                turn_limit=TURNS,
             )
             create_session(spec, settings, home)
         run_sessions(session_folders(home), len(VARIANTS), tell)
     return session_folders(home)
 
 
-def prompt_of(session: Path) -> str:
-    """Return what the model was told at first."""
+def told_at_first(session: Path) -> list[str]:
+    """Return the system message, and each tool as the template writes it."""
     begun = next(stored.event for stored in read_events(session) if stored.event.type == "conversation_started")
-    return begun.message["content"] + json.dumps(begun.tools)
+    return [begun.message["content"], *(json.dumps(tool, ensure_ascii=False) for tool in begun.tools)]
 
 
-def imitate(policy: Path, episodes: list[Episode], out: Path, steps: int = 150, enough: float = 0.25) -> None:
+def imitate(policy: Path, episodes: list[Episode], out: Path, steps: int = 150, enough: float = 0.18) -> None:
     """Fine-tune a policy on all episodes, whatever they earned, until it does as they do."""
     episodes = [replace(episode, reward=0.0) for episode in episodes]
     recipe = replace(preset("long-horizon"), actor_lr=3e-3, warm_up=5)
@@ -205,7 +203,18 @@ def imitate(policy: Path, episodes: list[Episode], out: Path, steps: int = 150, 
 
 def go_round(folder: Path, device: str, steps: int, sessions: int, at_once: int) -> int:
     """Run the cycle by its command line, and return its exit code."""
-    options = ["--sessions", sessions, "--at-once", at_once, "--turns", 6, "--answer-tokens", 12, "--context", 32768]
+    options = [
+        "--sessions",
+        sessions,
+        "--at-once",
+        at_once,
+        "--turns",
+        TURNS,
+        "--answer-tokens",
+        12,
+        "--context",
+        32768,
+    ]
     recipe = [part for name, value in RECIPE.items() for part in ("--set", f"{name}={value}")]
     command = ["cycle", folder / "task.py", "--model", folder / "start", "--out", folder / "run", "--steps", steps]
     return trainer([str(each) for each in [*command, "--device", device, *options, *recipe]])
@@ -221,12 +230,9 @@ def tell(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def at_home(folder: Path) -> dict[str, str]:
-    """Write the skill where the user's own are, below a folder, and return the environment in which they are found."""
-    skill = folder / "config" / "warpsmith" / "skills" / "cuda-kernels" / "SKILL.md"
-    skill.parent.mkdir(parents=True, exist_ok=True)
-    skill.write_text(SKILL)
-    return {**ENVIRONMENT, "XDG_CONFIG_HOME": str(folder / "config"), "WARPSMITH_CACHE": str(folder / "cache")}
+def environment(folder: Path) -> dict[str, str]:
+    """Return the environment in which all of it runs."""
+    return {**ENVIRONMENT, "WARPSMITH_CACHE": str(folder / "cache")}
 
 
 def main() -> int:
@@ -240,7 +246,7 @@ def main() -> int:
     options = parser.parse_args()
     folder = options.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    os.environ.update(at_home(folder))
+    os.environ.update(environment(folder))
     torch.set_num_threads(min(4, torch.get_num_threads()))  # more of them wait for each other longer than they work
     prepare(folder, options.device)
     code = go_round(folder, options.device, options.steps, options.sessions, options.at_once)
