@@ -84,6 +84,7 @@ def draw(runs: Mapping[str, Sequence[Metrics]], path: Path) -> None:
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     if path.suffix[1:] not in FigureCanvasAgg.get_supported_filetypes():
         raise UsageError(
@@ -99,6 +100,7 @@ def draw(runs: Mapping[str, Sequence[Metrics]], path: Path) -> None:
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(alpha=0.25)
         axes.tick_params(labelsize=8)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         for color, (run_name, lines) in zip(COLORS * len(runs), runs.items(), strict=False):
             points = _series(lines, name)
             steps, values = [step for step, _ in points], [value for _, value in points]
