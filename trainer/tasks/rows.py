@@ -1,11 +1,10 @@
 """Practice for small models: the line of a kernel that decides whether it is right and how fast it is.
 
 Each task reduces every row of a matrix over a region of its columns: ``torch.where(region, f(x), identity).sum(dim=1)`` and
-its like. The kernel is given but for one line, and there are two kinds of it. The *range* is what a row's loop goes through:
-too narrow, it is wrong (-1); the whole row is right and slower than eager (1); what the region needs and little more is several
-times faster than eager and torch.compile, which read all of the matrix (3); between them lies what is faster than eager alone
-(2). The *update* is what becomes of the total at a column: it is right and as fast as its range, or wrong. Some operators are
-held out, and never asked about in training.
+its like. The kernel is given but for one line, and there are two kinds of it. The *range* is what a row's loop goes through: too
+narrow, it is wrong (-1); what the region needs and little more is right and several times faster than eager and torch.compile,
+which read all of the matrix (3); the whole row is right and not that fast (1 or 2). The *update* is what becomes of the total at
+a column: it is right and as fast as its range, or wrong. Some operators are held out, and never asked about in training.
 """
 
 from __future__ import annotations
@@ -205,14 +204,20 @@ UPDATE = Hole(
 HOLES = (RANGE, UPDATE)
 
 
+_READ = {
+    "cpu": "((const volatile float*)x)[int64_t(i) * columns + j]",
+    "cuda": "noted(x[int64_t(i) * columns + j], seen)",
+}
+_END = {"cpu": "out[i] = total;", "cuda": "out[i] = rows < 0 ? __uint_as_float(seen) : total;"}
+"""Every column that the loop goes through is read, though compilers see that only the region counts and would skip the rest."""
 _LOOP = """\
 float total = {start};
     const int first = {first}, last = {last};
     for (int j = first; j < last; ++j) {{
-        const float value = x[int64_t(i) * columns + j];
+        const float value = {read};
         if ({condition}) total = {update};
     }}
-    out[i] = total;"""
+    {end}"""
 
 _CPP = """\
 #include <algorithm>
@@ -237,9 +242,15 @@ _CU = """\
 #include <cstdint>
 #include <cuda_runtime.h>
 
+__device__ float noted(float value, unsigned& seen) {{
+    seen ^= __float_as_uint(value);
+    return value;
+}}
+
 __global__ void reduce_row(const float* x, float* out, int rows, int columns) {{
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= rows) return;
+    unsigned seen = 0;
     {loop}
 }}
 
@@ -295,7 +306,13 @@ class _Line:
         else:
             update = _read_update(answer)
         loop = _LOOP.format(
-            start=self.operator.start, first=first, last=last, condition=self.region.condition, update=update
+            start=self.operator.start,
+            first=first,
+            last=last,
+            read=_READ[kind],
+            condition=self.region.condition,
+            update=update,
+            end=_END[kind],
         )
         template, suffix = (_CPP, "cpp") if kind == "cpu" else (_CU, "cu")
         return {

@@ -1,0 +1,24 @@
+"""Learning is real: a small pretrained model learns to write the line that a kernel lacks, and does better on other operators.
+
+One command, from the repository root; it prints as it goes, and every line of ``results.jsonl`` is written when it is known::
+
+    python -m tests.gpu.learning --model FOLDER --minutes 9                all runs that are not done yet, one after the other
+    python -m tests.gpu.learning --model FOLDER --runs whole-0 no-rft-0    some
+    python -m tests.gpu.learning --table                                   what is known so far
+    python -m tests.gpu.learning --draw curves.png                         the curves
+
+``--folder`` is where ``results.jsonl`` and ``judged.jsonl`` lie: what was judged is never judged again, and a run that was cut
+off begins anew on it in a minute or two. A run is the whole recipe (samples of the start model, rejection fine-tuning,
+value pretraining, PPO) or the recipe without a part of it:
+
+| run | what |
+|---|---|
+| ``whole-0``, ``whole-1``, ``whole-2`` | the whole recipe, three seeds |
+| ``no-rft-0`` | without rejection fine-tuning |
+| ``no-value-0`` | without value pretraining |
+| ``raw-speedup-0`` | the speed-up over torch.compile as reward, in place of -1, 1, 2, 3 |
+
+Every reward is a quick verdict of the judge with three placements. Tasks are those of ``trainer.tasks.rows`` whose known answers
+the judge tells apart on this device. Beside the runs stand a random policy (answers drawn from those that are right for some task
+of training), the best constant answer to each kind of question, and the best of sixteen answers of the start model.
+"""
