@@ -25,7 +25,7 @@ from trainer.data.episode import Episode, Stage
 from trainer.maths.aggregate import Mean, token_weights
 from trainer.maths.gae import adaptive_lambda
 from trainer.maths.importance import correction
-from trainer.maths.kl import k1, k3
+from trainer.maths.kl import k1, k3, kl_loss
 from trainer.maths.losses import clipped, dppo_loss, nll, policy_loss
 from trainer.maths.whitening import Moments, whiten
 from trainer.run.batch import Batch
@@ -44,15 +44,18 @@ class Signal:
         old: Log-probabilities before this step, (actions,).
         advantages: By how much each action was better than expected, (actions,).
         importance: How much each counts, for having been written by another policy, (actions,).
+        reference: Log-probabilities before all training, (actions,); null where nobody asks how far it has gone.
     """
 
     old: Tensor
     advantages: Tensor
     importance: Tensor
+    reference: Tensor | None = None
 
     def at(self, where: Tensor) -> Signal:
         """Return the same for some of the actions."""
-        return Signal(self.old[where], self.advantages[where], self.importance[where])
+        reference = None if self.reference is None else self.reference[where]
+        return Signal(self.old[where], self.advantages[where], self.importance[where], reference)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -108,7 +111,8 @@ def update(learner: Learner, episodes: Sequence[Episode]) -> dict[str, float | N
         for _ in range(1, recipe.critic_updates):
             fit(learner, batch, learner.values(batch))
 
-        signal = Signal(old, advantages(batch, values, recipe, variance), importance)
+        reference = learner.reference_logprobs(batch) if recipe.kl else None
+        signal = Signal(old, advantages(batch, values, recipe, variance), importance, reference)
         improve(learner, batch, signal, kept, numbers)
         measure_move(learner, batch, signal, numbers)
     return numbers
@@ -198,6 +202,7 @@ def loss_of(batch: Batch, signal: Signal, learner: Learner) -> Loss:
     weights = token_weights(batch.lengths, Mean(recipe.averaging)).to(device)
     good = good_weights(batch).to(device)
     old, wanted, importance = signal.old.to(device), signal.advantages.to(device), signal.importance.to(device)
+    reference = None if signal.reference is None else signal.reference.to(device)
 
     def loss(where: Tensor, logp: Tensor) -> Tensor:
         if recipe.policy_loss == "dppo":
@@ -205,6 +210,8 @@ def loss_of(batch: Batch, signal: Signal, learner: Learner) -> Loss:
         else:
             each = policy_loss(logp, old[where], wanted[where], recipe.clip_low, recipe.clip_high, recipe.dual_clip)
         total = (weights[where] * importance[where] * each).sum()
+        if reference is not None:
+            total = total + recipe.kl * (weights[where] * kl_loss(logp, reference[where])).sum()
         return total + recipe.nll * (good[where] * nll(logp)).sum() if recipe.nll else total
 
     return loss
@@ -229,3 +236,5 @@ def measure_move(learner: Learner, batch: Batch, signal: Signal, numbers: dict[s
         "ratio_min": float(ratio.min()),
         "ratio_max": float(ratio.max()),
     }
+    if signal.reference is not None:
+        numbers["reference_k3"] = float(k3(now, signal.reference.double()).mean())

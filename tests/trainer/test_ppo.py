@@ -141,6 +141,19 @@ def test_likelihood_of_what_earned_something_is_added(model):
     assert added["actor_loss"] == pytest.approx(expected, rel=1e-4)
 
 
+def test_a_divergence_with_a_weight_keeps_to_the_model_without_adapters(model):
+    def gone(weight):
+        learner = learner_over(model, trains=BOTH, lora=4, lam_actor=1.0, actor_lr=1e-2, warm_up=1, kl=weight)
+        return [ppo.update(learner, episodes(4))["reference_k3"] for _ in range(6)][-1]
+
+    assert 0 < gone(1000.0) < gone(1e-9) / 2
+
+
+def test_a_divergence_needs_adapters(model):
+    with pytest.raises(UsageError, match="--lora"):
+        ppo.update(learner_over(model, trains=BOTH, kl=0.1), episodes(2))
+
+
 @pytest.mark.parametrize("reward", [float("nan"), float("inf"), None])
 def test_an_episode_without_a_reward_is_refused_by_its_name(model, reward):
     made = [*episodes(2), replace(episodes(1)[0], id="the-odd-one", reward=reward)]

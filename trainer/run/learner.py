@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sandbox.errors import InternalError
+from sandbox.errors import InternalError, UsageError
 from trainer.data.episode import Episode
 from trainer.policy.critic import Critic
 from trainer.policy.logprobs import ActionLogprobs
@@ -98,6 +98,21 @@ class Learner:
             found[:, where] = torch.stack(self._policy(row)).cpu()[:, : len(where)]
         self.processes.total(found)
         return ActionLogprobs(found[0], found[1])
+
+    def reference_logprobs(self, batch: Batch) -> Tensor:
+        """Return what the policy gave all actions of a batch before training, without its adapters; float32 on the CPU.
+
+        Raises:
+            UsageError: All weights are trained, so the model as it was is not there any more.
+        """
+        if self.policy is None or self.policy.adapters is None:
+            raise UsageError(
+                "The divergence from the start is asked for, and all weights are trained.",
+                where="--set kl",
+                next_step="Train adapters (--lora RANK), whose base stays as it was, or leave kl at 0.",
+            )
+        with self.policy.reference():
+            return self.logprobs(batch).logp
 
     def values(self, batch: Batch) -> Tensor:
         """Return what the critic expects before all actions of a batch; float32 on the CPU."""

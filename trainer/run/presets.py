@@ -43,6 +43,7 @@ class Recipe:
         reject_k3: Mean k3 to the policy that wrote it, past which an episode is left out; null for none.
         version_gap: By how many updates an episode may be older than the policy; null for any.
         nll: Weight of the log-likelihood of episodes that earned something, added to the actor's loss.
+        kl: Weight of the divergence from the model without its adapters, added to the actor's loss; needs adapters.
         epochs, minibatches: How often the actor goes through a batch, and in how many parts.
         batch: Episodes a step; a smaller set is one batch.
         tokens: Most tokens that go through the model at once; a longer segment goes alone.
@@ -76,6 +77,7 @@ class Recipe:
     reject_k3: float | None = None
     version_gap: int | None = None
     nll: float = 0.0
+    kl: float = 0.0
     epochs: int = 1
     minibatches: int = 1
     batch: int = 1024
