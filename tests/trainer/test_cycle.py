@@ -119,14 +119,3 @@ def test_a_run_that_went_back_gets_another_id_and_no_other(tmp_path):
         assert read_state(tmp_path).id == begun.id
     begin_state(tmp_path, 2)
     assert read_state(tmp_path).id != begun.id
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1200)
-def test_the_reward_rises_on_the_toy(tmp_path, monkeypatch):
-    for name, value in toy.environment(tmp_path).items():
-        monkeypatch.setenv(name, value)
-    toy.prepare(tmp_path, "cpu")
-    assert toy.go_round(tmp_path, "cpu", steps=4, sessions=6, at_once=2) == ExitCode.OK
-    rewards = toy.rewards(tmp_path)
-    assert sum(rewards[2:]) > sum(rewards[:2])

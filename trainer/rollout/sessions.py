@@ -67,8 +67,8 @@ async def _all(folders: Sequence[Path], at_once: int, tell: Tell) -> list[_End]:
         end = (
             _End(ended.reason, ended.detail) if isinstance(ended, ev.RunEnded) else _End(LOST, "Its engine was killed.")
         )
-        reward = "-" if not isinstance(ended, ev.RunEnded) or ended.best_reward is None else str(ended.best_reward)
-        tell(f"session {folder.name.split('-')[2]}: {end.reason}, reward {reward}")
+        reward = summarise(folder).best_reward
+        tell(f"session {folder.name.split('-')[2]}: {end.reason}, reward {'unknown' if reward is None else reward}")
         return end
 
     undone = [folder for folder in folders if summarise(folder).outcome in _UNDONE]
