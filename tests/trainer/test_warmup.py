@@ -35,6 +35,7 @@ def desk(tmp_path: Path) -> Desk:
     return Desk("cpu", isolation=best_isolation(), cache=tmp_path / "cache", scratch=tmp_path / "scratch", memo=memo)
 
 
+@pytest.mark.slow
 def test_a_policy_learns_to_write_what_earns(model: Path, desk: Desk) -> None:
     with started("cpu") as processes:
         turns = SingleTurns(learner_on(processes, model), desk, Asking(each=12))

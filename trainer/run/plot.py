@@ -16,6 +16,8 @@ from trainer.run.metrics import Metrics
 
 TITLES = {
     "reward": "Reward",
+    "judged_reward": "The judge's reward",
+    "held_out_reward": "The judge's reward, held out",
     "nll": "Negative log-likelihood of what is imitated (nats)",
     "entropy": "Entropy (nats)",
     "explained_variance": "Explained variance",
