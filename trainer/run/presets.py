@@ -8,6 +8,7 @@ reward has weight 0.006 a hundred tokens before the end, and none a thousand tok
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from types import UnionType
@@ -108,6 +109,11 @@ PRESETS = {
 }
 
 
+_COUNTS = {"batch", "tokens", "epochs", "minibatches", "critic_updates", "variance_patience"}
+_POSITIVE = {"alpha", "grad_clip", "importance"}
+_SHARES = {"gamma", "lam_actor", "lam_critic"}
+
+
 def preset(name: str) -> Recipe:
     """Return a preset by its name.
 
@@ -128,7 +134,7 @@ def adjusted(recipe: Recipe, settings: Iterable[str]) -> Recipe:
     """Return the recipe with settings of the form ``NAME=VALUE``; ``none`` stands for null.
 
     Raises:
-        UsageError: A name is unknown, or a value does not fit it.
+        UsageError: A name is unknown, or a value does not fit it, such as a batch of no episodes.
     """
     hints = get_type_hints(Recipe)
     names = [field.name for field in fields(Recipe) if field.name != "name"]
@@ -139,8 +145,21 @@ def adjusted(recipe: Recipe, settings: Iterable[str]) -> Recipe:
             near = difflib.get_close_matches(name, names, 1)
             hint = f"Did you mean {near[0]}?" if near else f"It is one of: {', '.join(names)}."
             raise UsageError(f"The recipe has no {name!r}.", where=f"--set {setting}", next_step=hint)
-        changes[name] = _read(text, hints[name], setting)
+        changes[name] = value = _read(text, hints[name], setting)
+        if isinstance(value, int | float) and (wanted := _out_of_range(name, value)):
+            raise UsageError(f"{text!r} does not fit.", where=f"--set {setting}", next_step=f"Give {wanted}.")
     return replace(recipe, **changes)
+
+
+def _out_of_range(name: str, value: float) -> str:
+    """Return what a number should be instead; empty where it can be trained by."""
+    if name in _COUNTS:
+        return "" if value >= 1 else "1 or more"
+    if name in _SHARES:
+        return "" if 0 <= value <= 1 else "a number from 0 to 1"
+    if name in _POSITIVE:
+        return "" if 0 < value < math.inf else "a number above 0"
+    return "" if 0 <= value < math.inf else "a number that is not below 0"
 
 
 def _read(text: str, kind: Any, setting: str) -> Any:

@@ -53,6 +53,13 @@ def test_a_setting_is_read_as_its_kind(setting, name, value):
         ("whiten=maybe", "Give true or false."),
         ("gamma=none", "Give a number."),
         ("name=mine", "It is one of: gamma"),
+        ("batch=0", "Give 1 or more."),
+        ("epochs=-1", "Give 1 or more."),
+        ("alpha=0", "Give a number above 0."),
+        ("gamma=1.5", "Give a number from 0 to 1."),
+        ("lam_actor=nan", "Give a number from 0 to 1."),
+        ("actor_lr=-1", "Give a number that is not below 0."),
+        ("k3_limit=inf", "Give a number that is not below 0."),
     ],
 )
 def test_what_does_not_fit_is_refused_with_what_would(setting, told):
