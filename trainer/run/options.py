@@ -52,7 +52,7 @@ def add_run_options(parser: argparse.ArgumentParser, *, steps: str) -> None:
         "--set", dest="settings", metavar="NAME=VALUE", action="append", default=[], help="change one of its numbers"
     )
     parser.add_argument("--lora", type=_count, metavar="RANK", help="train adapters of this rank, and not all weights")
-    parser.add_argument("--seed", type=int, default=0, help="of the order of the data (default: %(default)s)")
+    parser.add_argument("--seed", type=_seed, default=0, help="of the order of the data (default: %(default)s)")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (default: %(default)s)")
     parser.add_argument("--every", type=_count, default=1, help="steps between checkpoints (default: %(default)s)")
     parser.add_argument("--keep", type=_count, default=KEPT, help="checkpoints that are kept (default: %(default)s)")
@@ -184,4 +184,11 @@ def _count(text: str) -> int:
     number = int(text)
     if number < 1:
         raise argparse.ArgumentTypeError("it has to be 1 or more")
+    return number
+
+
+def _seed(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError("it has to be 0 or more")
     return number

@@ -212,7 +212,7 @@ class Run:
 
 
 def _difference(then: dict[str, Any], now: dict[str, Any]) -> str:
-    for name in now.keys() - MAY_CHANGE:
+    for name in (name for name in now if name not in MAY_CHANGE):
         if isinstance(now[name], dict) and isinstance(then.get(name), dict):
             if odd := _difference(then[name], now[name]):
                 return odd
