@@ -2,14 +2,16 @@
 
 | key | what |
 |---|---|
-| ``step`` | number of the update, from 1; everything else but k1, k3, clip fraction and ratios was measured before it |
+| ``step`` | number of the update, from 1; what speaks of the updated policy or critic says so, all else was measured before |
 | ``episodes``, ``actions`` | of the batch; ``rejected``: share left out because another policy wrote it |
 | ``reward`` | mean over the episodes |
 | ``entropy`` | mean over the actions, nats |
-| ``explained_variance`` | of the critic on this batch's targets; in ``value``, ``held_out_variance`` beside it |
+| ``explained_variance`` | share of the variance of what this batch earned that the critic explains |
+| ``held_out_variance`` | of the updated critic on the episodes that ``value`` holds out; after each pass |
 | ``length_clip`` | share of episodes that a limit cut off |
 | ``k1``, ``k3`` | estimates of the divergence of the updated policy from the one before, mean over the actions |
 | ``clip_fraction``, ``ratio_min``, ``ratio_max`` | of the updated policy's ratios to the one before |
+| ``reference_k3`` | divergence of the updated policy from the model without its adapters, where ``kl`` is asked for |
 | ``mismatch_k3``, ``importance_cut``, ``effective_share`` | old policy against the one that wrote the episodes |
 | ``actor_loss``, ``critic_loss``, ``nll`` | losses |
 | ``actor_norm``, ``critic_norm`` | norms of the gradients, before they are cut |
