@@ -35,6 +35,7 @@ NETWORK_PREFIX = "network."
 """What the names of the network's parameters begin with in a `PolicyModel`'s state."""
 
 _FULL_ATTENTION = "full_attention"
+_RESHAPED = ("logits_scaling", "logit_scale", "final_logit_softcapping")
 _DTYPES = (torch.float32, torch.bfloat16)
 
 
@@ -227,7 +228,7 @@ def load_policy(
         checkpointing: Whether layers are computed again on the way back, instead of keeping all that they computed.
 
     Raises:
-        UsageError: There is no such model, or not one whose segments stay apart in a row.
+        UsageError: There is no such model, or not one whose segments stay apart in a row and whose logits are its head's.
     """
     if dtype not in _DTYPES:
         raise UsageError(f"A policy is trained in float32 or bfloat16, not in {dtype}.")
@@ -244,6 +245,7 @@ def load_policy(
     tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
     policy = make_policy(network.to(device), tokenizer, folder, hashes, dtype, checkpointing=checkpointing)
     refuse_what_leaks(policy)
+    _refuse_other_logits(policy)
     return policy
 
 
@@ -281,7 +283,11 @@ def refuse_what_leaks(policy: PolicyModel) -> None:
     Raises:
         UsageError: They do, or the architecture has attention of another kind than full.
     """
-    kinds = set(getattr(policy.base.config, "layer_types", None) or [_FULL_ATTENTION])
+    config = policy.base.config
+    kinds = set(getattr(config, "layer_types", None) or [_FULL_ATTENTION])
+    window = getattr(config, "sliding_window", None)
+    if window and not hasattr(config, "layer_types") and window < config.max_position_embeddings:
+        kinds.add("sliding_attention")
     length = 4
     ids = torch.arange(3 * length, device=policy.device) % policy.base.config.vocab_size
     positions = torch.arange(length, device=policy.device).repeat(2)
@@ -296,6 +302,17 @@ def refuse_what_leaks(policy: PolicyModel) -> None:
             where=str(policy.folder),
             next_step="Train a model with full attention in all layers, such as Llama, Qwen2 or Qwen3.",
         )
+
+
+def _refuse_other_logits(policy: PolicyModel) -> None:
+    """Refuse a model whose logits are more than its head's product: `head_logprobs` would score them wrongly."""
+    for name in _RESHAPED:
+        if (value := getattr(policy.base.config, name, None)) not in (None, 1.0):
+            raise UsageError(
+                f"The logits of a {type(policy.base).__name__} are scaled ({name}={value}), which the trainer does not do.",
+                where=str(policy.folder),
+                next_step="Train a model whose logits are those of its head, such as Llama, Qwen2 or Qwen3.",
+            )
 
 
 def _refuse_without_model(folder: Path) -> None:

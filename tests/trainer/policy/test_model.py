@@ -150,6 +150,25 @@ def test_an_architecture_whose_segments_would_see_each_other_is_refused(tmp_path
         load_policy(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("kind", "settings", "told"),
+    [
+        ("Mistral", {"sliding_window": 8}, "would see each other"),
+        ("Granite", {"logits_scaling": 8.0}, "logits_scaling=8.0"),
+    ],
+)
+def test_an_architecture_that_would_be_computed_otherwise_is_refused(
+    kind: str, settings: dict[str, float], told: str, tmp_path: Path, tiny_folder: Path
+):
+    for path in tiny_folder.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    config = json.loads((tmp_path / "config.json").read_text())
+    config |= {"model_type": kind.lower(), "architectures": [f"{kind}ForCausalLM"], **settings}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(UsageError, match=told):
+        load_policy(tmp_path)
+
+
 def test_a_type_that_needs_scaled_losses_is_refused(tiny_folder: Path):
     with pytest.raises(UsageError, match="float16"):
         load_policy(tiny_folder, dtype=torch.float16)
