@@ -69,10 +69,10 @@ def _off_policy(trajectory: Trajectory, policy: Policy, logprobs: bool, freshnes
         return "An answer came without log-probabilities."
     if why := _other_sampling(trajectory):
         return why
+    if policy.version < 0:
+        return "Its server does not say which policy in training wrote it; that of serve and of cycle does."
     if freshness.version is None:
         return ""
-    if policy.version < 0:
-        return "Nobody can say how many updates old the policy is that wrote it."
     if policy.version > freshness.version:
         return "A later policy wrote it than the one that is trained."
     if freshness.version - policy.version > freshness.most:

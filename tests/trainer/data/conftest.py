@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent.exports.stories import Story
-from trainer.data.episode import Episode
+from trainer.data.episode import Episode, Policy
 from trainer.data.episodes import Choice, Report, episodes_of
 from trainer.data.segments import Target
 from trainer.policy.tiny import tiny_tokenizer
@@ -34,13 +34,19 @@ def served(target: Target) -> Story:
     return Story(ids=True, encode=lambda text: target.tokenizer.encode(text, add_special_tokens=False))
 
 
+FIRST = Policy(weights="step-0", version=0)
+"""Who answered, where a story's server does not tell."""
+
+
 @pytest.fixture
 def read(tmp_path: Path, target: Target) -> Read:
     """Return what makes the episode of a session, which must be one."""
 
     def episode(story: Story, **choice: object) -> Episode:
         report = Report()
-        episodes = list(episodes_of([story.write(tmp_path)], Choice(**{"target": target, **choice}), report))
+        episodes = list(
+            episodes_of([story.write(tmp_path)], Choice(**{"target": target, "answered_by": FIRST, **choice}), report)
+        )
         assert report.left_out == []
         return episodes[0]
 

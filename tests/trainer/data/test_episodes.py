@@ -225,7 +225,6 @@ def judged(story: Story, **fields: Any) -> Story:
         ({"identity": OWN}, Freshness(8, 4), ""),
         ({"identity": OWN}, Freshness(9, 4), "The policy that wrote it is more than 4 updates old."),
         ({"identity": OWN}, Freshness(3), "A later policy wrote it than the one that is trained."),
-        ({}, Freshness(3), "Nobody can say how many updates old the policy is that wrote it."),
         ({"sampling": {"temperature": 1.0, "top_p": 1}}, Freshness(), ""),
         ({"sampling": {"temperature": 0}}, Freshness(), "Its answers were not sampled: the temperature was 0."),
         ({"sampling": {"temperature": 0.7}, "identity": OWN}, Freshness(), ""),
@@ -247,8 +246,16 @@ def test_ppo_learns_from_what_its_policy_sampled(
     episode = read(judged(served, **fields), freshness=freshness)
     assert set(episode.refused) == ({Stage.PPO} if why else set())
     assert episode.refused.get(Stage.PPO, "").startswith(why)
-    assert episode.policy.version == fields.get("identity", {}).get("version", -1)
+    assert episode.policy.version == fields.get("identity", {}).get("version", 0)
     assert episode.policy.temperature == fields.get("sampling", {}).get("temperature", 1.0)
+
+
+def test_ppo_learns_nothing_from_models_that_are_not_in_training(served: Story, read: Read) -> None:
+    """Their log-probabilities are those of other weights, which no importance weight makes up for."""
+    refused = read(judged(served), answered_by=Policy()).refused
+    assert refused == {
+        Stage.PPO: "Its server does not say which policy in training wrote it; that of serve and of cycle does."
+    }
 
 
 def test_who_answered_can_be_told_where_the_server_does_not(served: Story, read: Read) -> None:
