@@ -1,7 +1,8 @@
 """The engine as a process: commands in, events out, and nothing lost however it ends."""
 
-from __future__ import contextlib
+from __future__ import annotations
 
+import contextlib
 import json
 import resource
 import shutil
