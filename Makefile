@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint types imports tests gpu bench clean
+.PHONY: demo test lint types imports tests long gpu bench clean
 
 demo: $(STAMP)
 	@$(BIN)/warpsmith demo
@@ -22,8 +22,11 @@ imports: $(STAMP)
 	$(BIN)/lint-imports
 
 tests: $(STAMP)
-	$(BIN)/pytest -n auto --dist loadgroup -m "not alone"
+	$(BIN)/pytest -n auto --dist loadgroup -m "not alone and not long"
 	$(BIN)/pytest -m alone
+
+long: $(STAMP)
+	$(BIN)/pytest -m long
 
 bench: $(STAMP)
 	$(BIN)/python -m tests.bench

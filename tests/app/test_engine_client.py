@@ -46,7 +46,7 @@ async def test_events_arrive_in_order_and_the_engine_closes(tmp_path: Path) -> N
     assert numbers == list(range(1, len(numbers) + 1))
     assert isinstance(listener.arrivals[0].event, events.EngineReady)
     heard = (folder / "commands.jsonl").read_text().splitlines()
-    assert heard == ['{"type": "run"}', '{"type": "steer", "text": "faster"}', '{"type": "close"}']
+    assert heard == ['{"type": "run", "rest": false}', '{"type": "steer", "text": "faster"}', '{"type": "close"}']
     assert not listener.client.alive
     assert listener.exits == []
 

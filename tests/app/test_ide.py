@@ -391,7 +391,7 @@ async def test_landing_says_what_it_will_do_and_takes_two_keys(tmp_path: Path) -
         assert "It was judged in full today" in said
         await pilot.press("2", "enter")
         await until(pilot, lambda: told(folder))
-        assert told(folder) == [{"type": "land", "attempt": 4, "commit": False, "faster": False}]
+        assert told(folder) == [{"type": "land", "attempt": 4, "commit": False, "faster": False, "untimed": False}]
 
 
 async def test_a_landing_can_be_one_commit_where_there_is_a_repository(tmp_path: Path, monkeypatch) -> None:
@@ -414,7 +414,7 @@ async def test_a_landing_can_be_one_commit_where_there_is_a_repository(tmp_path:
         assert "It is not signed" in said
         assert "as one commit on main" in said
         await pilot.press("3", "enter")
-        landed = {"type": "land", "attempt": 4, "commit": True, "faster": False}
+        landed = {"type": "land", "attempt": 4, "commit": True, "faster": False, "untimed": False}
         await until(pilot, lambda: told(folder) == [landed])
 
 

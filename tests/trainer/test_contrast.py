@@ -86,6 +86,7 @@ def test_the_question_tells_the_answers_with_their_scores() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_run_fills_its_bank_and_goes_on_with_it(tmp_path: Path) -> None:
     model = write_practised_policy(tmp_path / "practised")
     memo = carried_in(tmp_path / "judged.jsonl", practice("cpu"))

@@ -79,6 +79,7 @@ def steps_done(folder):
     return path.read_text().splitlines() if path.is_file() else []
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_another_server_writes_with_the_weights_of_the_moment(at_home):
