@@ -43,6 +43,7 @@ def steps(folder):
     return [json.loads(line) for line in (folder / "run" / "metrics.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_killed_within_a_session_it_goes_on_there_and_every_trajectory_names_its_weights(at_home):

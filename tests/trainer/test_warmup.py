@@ -22,7 +22,7 @@ from trainer.tasks.memo import Memo, Outcome
 from trainer.tasks.rows import known_answers, practice
 from trainer.warmup import Asking, SingleTurns, tasks_of
 
-pytestmark = pytest.mark.xdist_group("warmup")  # its policy takes most of a minute to make
+pytestmark = pytest.mark.long  # its policy alone takes most of a minute to make
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,6 @@ def desk(tmp_path: Path) -> Desk:
 
 
 @pytest.mark.slow
-@pytest.mark.long
 def test_a_policy_learns_to_write_what_earns(model: Path, desk: Desk) -> None:
     with started("cpu") as processes:
         turns = SingleTurns(learner_on(processes, model), desk, Asking(each=12))

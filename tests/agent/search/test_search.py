@@ -43,6 +43,7 @@ def answer(request):
     return Reply(calls=[*writes(KERNEL), Call("Check")])
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_agents_differ_the_best_is_carried_forward_and_cheats_and_failures_are_not(tmp_path, capsys):

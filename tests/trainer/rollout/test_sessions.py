@@ -17,6 +17,7 @@ def sessions(folder, server, count, **changes):
     return [create_session(make_spec(folder), settings, settings.home) for _ in range(count)]
 
 
+@pytest.mark.long
 def test_they_run_side_by_side_and_those_that_are_over_are_left(tmp_path):
     told = []
     with OpenAIServer([Reply(text="Nothing to do.")] * 8) as server:
