@@ -9,6 +9,7 @@ import os
 import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from hashlib import sha256
 from typing import Any
 
 from agent import events as ev
@@ -177,7 +178,7 @@ class Running:
     def _other_than(self, best: Judged) -> str:
         """Say what the workspace holds instead of the best attempt; empty where it holds that."""
         try:
-            hashes = {path: self._stream.blob(content) for path, content in self._workspace.files().items()}
+            hashes = {path: sha256(content).hexdigest() for path, content in self._workspace.files().items()}
         except (UsageError, EnvironmentFault):
             return f"The workspace holds what cannot be judged; the best is attempt {best.attempt}."
         if hashes == best.files:

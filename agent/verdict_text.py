@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sandbox.guard.policy import policy_text
+from sandbox.original import NOT_TRUSTED
 from sandbox.reward import undecided
 from sandbox.task import JudgedBy
 from sandbox.timing.floor import share_of_copy
@@ -19,8 +20,6 @@ _LINES = 12
 _SMALL_SHARE = 0.01
 _MARGIN = 0.97
 """An aim leaves room for the interval."""
-_NO_TRUST = "times are not to be trusted"
-"""How the judge begins the note that says why."""
 _KNOWN_NOTE = "the intervals are over placements"
 """How a note of every profile ends; the Check tool says it once."""
 _READY_NOTE = "to get ready"
@@ -231,7 +230,7 @@ def original_text(profile: Mapping[str, Any]) -> str:
     lines = [_device(profile["environment"])]
     lines += ["signature:", *_first(2 * _LINES, [f"  {line}" for line in profile["signature"]])]
     lines.append(f"precision class: {profile['precision']}")
-    if unsure := [note for note in profile["notes"] if _NO_TRUST in note]:
+    if unsure := [note for note in profile["notes"] if NOT_TRUSTED in note]:
         lines.append(
             f"THE TIMES BELOW ARE UNRELIABLE; Check times the baselines anew beside the candidate: {unsure[0]}"
         )

@@ -8,6 +8,9 @@ from typing import Any
 from sandbox.task import JudgedBy
 from sandbox.verdict import Baseline
 
+NOT_TRUSTED = "the times are not to be trusted"
+"""Begins the note of an original that could not be timed, because the machine was busy."""
+
 
 @dataclass(frozen=True)
 class OperatorTime:

@@ -28,7 +28,6 @@ REMEASURED = 3
 """How many attempts are measured anew at the end at most: one that falls back makes another one the best."""
 _FAULTY = (*FAULTS, LOST)
 """Ends that are not the agent's own: it takes no part any more, until the search is resumed: what was at fault may be mended."""
-_LOOKS_AGAIN_SECONDS = 0.2
 
 
 def run_search(record: Record, *, json: bool = False, land: LandPolicy = "never", commit: bool = False) -> ExitCode:
@@ -99,8 +98,6 @@ class _Search:
     async def _let_run(self, member: Member) -> None:
         if is_open(member.session):  # by an engine whose coordinator was killed just now, or by the developer
             sys.stderr.write(f"agent {member.agent} | waits until its session {member.session} is closed elsewhere\n")
-        while is_open(member.session):
-            await asyncio.sleep(_LOOKS_AGAIN_SECONDS)
         ended = await drive(
             member.session, [cmd.Run(rest=True)], (ev.RunEnded,), lambda e, line: self._tell(member, e, line)
         )

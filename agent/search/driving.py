@@ -12,10 +12,11 @@ from pathlib import Path
 from agent import commands as cmd
 from agent import events as ev
 from agent.headless import NOBODY_TO_ASK
-from agent.session import engine_command
+from agent.session import engine_command, is_open
 
 _LINE_BYTES = 2**30
 LOST = "engine_lost"
+_LOOKS_AGAIN_SECONDS = 0.2
 
 Follow = Callable[[ev.Event, str], None]
 
@@ -25,8 +26,11 @@ async def drive(
 ) -> ev.Event | None:
     """Run a session's engine until an event of ``ends`` after the run began, and return it; None if the engine was lost.
 
-    The engine ends when its stdin does, so none outlives whoever drives it. Cancelling interrupts the run.
+    A session that another engine holds is waited for: one whose driver was killed just now ends by itself. The engine ends
+    when its stdin does, so none outlives whoever drives it. Cancelling interrupts the run.
     """
+    while is_open(folder):
+        await asyncio.sleep(_LOOKS_AGAIN_SECONDS)
     process = await asyncio.create_subprocess_exec(
         *engine_command(folder), stdin=PIPE, stdout=PIPE, start_new_session=True, limit=_LINE_BYTES
     )

@@ -19,12 +19,11 @@ from sandbox.judge import Judge
 from sandbox.judge_limits import JudgeLimits
 from sandbox.machine.devices import resolve_device
 from sandbox.machine.scratch import scratch_folder
+from sandbox.original import NOT_TRUSTED
 from sandbox.timing.profile_report import COMPILE
 from sandbox.timing.profiling import EAGER
 
 Say = Callable[[str], None]
-_NO_TRUST = "times are not to be trusted"
-"""Is in the note of an original that could not be timed because the machine was busy."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +113,7 @@ def measure_gains(
             except KeyboardInterrupt:
                 skipped = "interrupted"
                 found[each.key] = Gain(unknown=skipped)
-            if _NO_TRUST in found[each.key].unknown:
+            if NOT_TRUSTED in found[each.key].unknown:
                 skipped = "the machine is busy, see above"
     return found
 

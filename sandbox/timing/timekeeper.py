@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from sandbox.crew import Crew
 from sandbox.judge_limits import JudgeLimits, TierLimits
+from sandbox.original import NOT_TRUSTED
 from sandbox.processes import ProcessLost
 from sandbox.progress import Progress, Stage
 from sandbox.reward import undecided
@@ -114,7 +115,7 @@ class Timekeeper:
         known = baselines([times], self._timed(modes), self._spec.judged_by)
         notes = [*about_modes(known, self._spec.judged_by), *watched]
         if times.disturbed:
-            notes.append(f"the times are not to be trusted: {times.disturbed}")
+            notes.append(f"{NOT_TRUSTED}: {times.disturbed}")
         return TimedOriginal(known, medians([times.device], COPY) or 0.0, tuple(notes))
 
     def _draw(

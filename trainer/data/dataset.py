@@ -12,6 +12,7 @@ import json
 import math
 import os
 import shutil
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -115,8 +116,25 @@ class SetWriter:
         self._waiting, self._tokens = [], 0
 
 
+class _Episodes(Sequence[Episode], ABC):
+    """Episodes that are read when they are asked for."""
+
+    @abstractmethod
+    def _read(self, index: int) -> Episode:
+        """Read one."""
+
+    @overload
+    def __getitem__(self, index: int) -> Episode: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Episode]: ...
+    def __getitem__(self, index: int | slice) -> Episode | list[Episode]:
+        if isinstance(index, slice):
+            return [self._read(each) for each in range(*index.indices(len(self)))]
+        return self._read(index)
+
+
 @dataclass(frozen=True)
-class TrainingSet(Sequence[Episode]):
+class TrainingSet(_Episodes):
     """Episodes on disk, read when they are asked for.
 
     Attributes:
@@ -132,13 +150,7 @@ class TrainingSet(Sequence[Episode]):
     def __len__(self) -> int:
         return len(self._episodes)
 
-    @overload
-    def __getitem__(self, index: int) -> Episode: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Episode]: ...
-    def __getitem__(self, index: int | slice) -> Episode | list[Episode]:
-        if isinstance(index, slice):
-            return [self[each] for each in range(*index.indices(len(self)))]
+    def _read(self, index: int) -> Episode:
         data = self._episodes[index]
         return _episode(data, tuple(self._segment(**place) for place in data["segments"]))
 
@@ -192,7 +204,7 @@ class TrainingSet(Sequence[Episode]):
 
 
 @dataclass(frozen=True)
-class Eligible(Sequence[Episode]):
+class Eligible(_Episodes):
     """Some episodes of a set, read when they are asked for."""
 
     of: TrainingSet
@@ -201,13 +213,7 @@ class Eligible(Sequence[Episode]):
     def __len__(self) -> int:
         return len(self.indices)
 
-    @overload
-    def __getitem__(self, index: int) -> Episode: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Episode]: ...
-    def __getitem__(self, index: int | slice) -> Episode | list[Episode]:
-        if isinstance(index, slice):
-            return [self.of[each] for each in self.indices[index]]
+    def _read(self, index: int) -> Episode:
         return self.of[self.indices[index]]
 
 

@@ -16,13 +16,12 @@ from agent import commands as cmd
 from agent import events as ev
 from agent.events import EndReason
 from agent.search.driving import LOST, drive
-from agent.session import is_open, summarise
+from agent.session import summarise
 from sandbox.errors import EnvironmentFault, TaskError
 
 _UNDONE = ("new", "running", "stopped", LOST, EndReason.INTERRUPTED, EndReason.MODEL_ERROR, EndReason.ENVIRONMENT)
 """Outcomes of sessions that go on when they are run again: nothing of the task's or the policy's own ended them."""
 _FAULTS = (EndReason.MODEL_ERROR, EndReason.ENVIRONMENT, EndReason.INTERNAL_ERROR, EndReason.TASK_UNUSABLE, LOST)
-_LOOKS_AGAIN_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
@@ -64,8 +63,6 @@ async def _all(folders: Sequence[Path], at_once: int, tell: Tell) -> list[_End]:
 
     async def one(folder: Path) -> _End:
         async with free:
-            while is_open(folder):  # an engine that a killed cycle left behind, which ends by itself
-                await asyncio.sleep(_LOOKS_AGAIN_SECONDS)
             ended = await drive(folder, [cmd.Run()], (ev.RunEnded,), lambda *_: None)
         end = (
             _End(ended.reason, ended.detail) if isinstance(ended, ev.RunEnded) else _End(LOST, "Its engine was killed.")

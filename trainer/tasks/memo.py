@@ -8,13 +8,12 @@ import os
 import threading
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-import sandbox
 from agent.store import encode
 from sandbox.build.toolchain import cpu_identity
+from sandbox.judge_version import judge_version
 from sandbox.likeness import likeness
 from sandbox.machine.devices import gpu_of
 from sandbox.verdict import Verdict
@@ -123,16 +122,6 @@ def machine_of(device: str) -> str:
     """Return what names the device in a key: the GPU's model, or the CPU's."""
     gpu = gpu_of(device)
     return gpu.name if gpu else f"cpu {cpu_identity()}"
-
-
-@cache
-def judge_version() -> str:
-    """Return a hash of the judge's own sources: what another judge says may be something else."""
-    total = hashlib.sha256()
-    folder = Path(sandbox.__path__[0])
-    for path in sorted(folder.rglob("*.py")):
-        total.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes())
-    return total.hexdigest()
 
 
 def _parsed(text: bytes) -> dict[str, Any] | None:

@@ -11,7 +11,7 @@ import torch
 from warpsmith_harness.diagnose import diagnose
 from warpsmith_harness.oracle import Oracle, oracle
 
-__all__ = ["Oracle", "compare", "oracle", "own_error", "row_errors", "row_scales"]
+__all__ = ["Oracle", "compare", "inexact", "oracle", "own_error", "row_errors", "row_scales"]
 
 _CHUNK = 1 << 22
 _LEAST_ROW = 32
@@ -243,8 +243,18 @@ def _errors(ours: torch.Tensor, exact: torch.Tensor) -> _Errors:
     return _Errors(largest, math.sqrt(off / count), math.sqrt(squares / count)) if count else _Errors(0.0, 0.0, 0.0)
 
 
+def inexact(tensor: torch.Tensor) -> bool:
+    """Whether rounding can change what a tensor holds: it has elements, and they are floating or complex."""
+    return (tensor.is_floating_point() or tensor.is_complex()) and tensor.numel() > 0
+
+
 def row_errors(ours: torch.Tensor, exact: torch.Tensor) -> torch.Tensor:
-    """Return the largest error of each row along the last dimension, or of the whole where rows are short; finite ones."""
+    """Return the largest error of each row along the last dimension, or of the whole where rows are short; finite ones.
+
+    What is not ``inexact`` has one, of 0.
+    """
+    if not inexact(ours):
+        return torch.zeros(1, dtype=torch.float64, device=ours.device)
     width = _row_width(ours)
     if width == ours.numel():
         return torch.tensor([own_error(ours, exact)[0]], dtype=torch.float64, device=ours.device)
@@ -261,7 +271,9 @@ def row_errors(ours: torch.Tensor, exact: torch.Tensor) -> torch.Tensor:
 
 
 def row_scales(exact: torch.Tensor) -> torch.Tensor:
-    """Return the RMS of the finite elements of each row that ``row_errors`` tells an error of."""
+    """Return the RMS of the finite elements of each row that ``row_errors`` tells an error of; 0 of what is not ``inexact``."""
+    if not inexact(exact):
+        return torch.zeros(1, dtype=torch.float64, device=exact.device)
     width = _row_width(exact)
     step = max(1, _CHUNK // width)
     found = []

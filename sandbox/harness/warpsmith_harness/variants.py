@@ -15,7 +15,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from warpsmith_harness import contents, values
-from warpsmith_harness.compare import compare, own_error, row_errors, row_scales
+from warpsmith_harness.compare import compare, inexact, own_error, row_errors, row_scales
 from warpsmith_harness.gradients import NoGradient, cotangents, differentiate, leaves, wanted_of
 from warpsmith_harness.load import LoadedTask
 from warpsmith_harness.oracle import Lift, oracle
@@ -157,7 +157,7 @@ class Variants:
             self._look_at_errors(question, stable=bool(variant.contents))
         if question.own is not None:
             for index, (share, best) in enumerate(zip(usual, question.exact.outputs)):
-                question.own[index] = torch.maximum(question.own[index], share * _scales(best))
+                question.own[index] = torch.maximum(question.own[index], share * row_scales(best))
         return question
 
     def _usual_errors(self, tensors: List[torch.Tensor], structure: Any) -> List[float]:
@@ -303,8 +303,8 @@ class Variants:
         kernel that only sums in another order. With ``stable`` it raises where rounding decides what the answer is.
         """
         rows, exact = question.exact.rows, question.exact.outputs
-        question.own = [_errors(_some(out, rows), best) for out, best in zip(question.expected, exact)]
-        question.own_touched = [_errors(tensor, tensor) for tensor in question.touched]
+        question.own = [row_errors(_some(out, rows), best) for out, best in zip(question.expected, exact)]
+        question.own_touched = [row_errors(tensor, tensor) for tensor in question.touched]
         for _ in range(_NUDGED_RUNS):
             outputs, touched = self._nudged(question)
             if [out.shape for out in outputs] != [out.shape for out in question.expected]:
@@ -376,12 +376,6 @@ def _plain(gradient: Any) -> torch.Tensor:
     return tensor.to_dense() if tensor.layout != torch.strided else tensor.contiguous()
 
 
-def _errors(ours: torch.Tensor, exact: torch.Tensor) -> torch.Tensor:
-    if not (ours.is_floating_point() or ours.is_complex()) or ours.numel() == 0:
-        return torch.zeros(1, dtype=torch.float64, device=ours.device)
-    return row_errors(ours, exact)
-
-
 def _share(ours: torch.Tensor, exact: torch.Tensor) -> float:
     """Return the largest error over the RMS of what is exact; 0 where it tells nothing."""
     if not ours.is_floating_point() or torch.finfo(ours.dtype).eps > torch.finfo(torch.float32).eps:
@@ -390,18 +384,11 @@ def _share(ours: torch.Tensor, exact: torch.Tensor) -> float:
     return error / scale if scale else 0.0
 
 
-def _scales(exact: torch.Tensor) -> torch.Tensor:
-    """Return the RMS of each row that ``_errors`` tells an error of."""
-    if not (exact.is_floating_point() or exact.is_complex()) or exact.numel() == 0:
-        return torch.zeros(1, dtype=torch.float64, device=exact.device)
-    return row_scales(exact)
-
-
 def _largest_errors(
     before: List[torch.Tensor], outputs: List[torch.Tensor], exact: List[torch.Tensor]
 ) -> List[torch.Tensor]:
     """Return the larger of errors that were seen before and those of another run."""
-    return [torch.maximum(old, _errors(out, best)) for old, out, best in zip(before, outputs, exact)]
+    return [torch.maximum(old, row_errors(out, best)) for old, out, best in zip(before, outputs, exact)]
 
 
 def _some(output: torch.Tensor, rows: Optional[torch.Tensor]) -> torch.Tensor:
@@ -410,11 +397,11 @@ def _some(output: torch.Tensor, rows: Optional[torch.Tensor]) -> torch.Tensor:
 
 def _flipped(nudged: torch.Tensor, usual: torch.Tensor) -> bool:
     """Whether an integer or boolean output changed with rounding."""
-    return not (usual.is_floating_point() or usual.is_complex()) and not torch.equal(nudged, usual)
+    return not inexact(usual) and not torch.equal(nudged, usual)
 
 
 def _largest(exact: torch.Tensor) -> float:
-    if not (exact.is_floating_point() or exact.is_complex()) or exact.numel() == 0:
+    if not inexact(exact):
         return 0.0
     return float(torch.nan_to_num(exact.abs(), 0.0, 0.0, 0.0).max())
 

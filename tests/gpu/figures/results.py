@@ -5,7 +5,6 @@ A ``run`` line says on what machine and with which judge the lines of that run w
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import subprocess
@@ -14,6 +13,8 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+from sandbox.judge_version import judge_version
 
 Line = dict[str, Any]
 
@@ -48,7 +49,7 @@ class Results:
         if self._run and kept == self._environment:
             return
         self._run, self._environment = uuid.uuid4().hex[:8], kept
-        told = {"cpus": os.cpu_count(), "commit": _commit(), "judge": judge_digest()}
+        told = {"cpus": os.cpu_count(), "commit": _commit(), "judge": judge_version()[:12]}
         self._write({"kind": "run", "run": self._run, "time": time.strftime("%Y-%m-%d %H:%M:%S"), **kept, **told})
 
     def add(self, kind: str, **values: Any) -> Line:
@@ -69,14 +70,6 @@ class Results:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("a") as file:  # one write of one line: several processes may append
             file.write(json.dumps(line, separators=(",", ":")) + "\n")
-
-
-def judge_digest() -> str:
-    """Return a hash of the judge's own sources: figures of another judge are another judge's."""
-    total = hashlib.sha256()
-    for path in sorted((ROOT / "sandbox").rglob("*.py")):
-        total.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes())
-    return total.hexdigest()[:12]
 
 
 def _commit() -> str:

@@ -14,9 +14,10 @@ from sandbox.errors import WarpsmithError
 from sandbox.isolation import best_isolation
 from sandbox.judge import Judge
 from sandbox.judge_limits import JudgeLimits
+from sandbox.judge_version import judge_version
 from sandbox.machine.devices import resolve_device
 from sandbox.verdict import Verdict
-from tests.gpu.figures.results import ROOT, Results, judge_digest
+from tests.gpu.figures.results import ROOT, Results
 from tests.gpu.kinds.kinds import KINDS, write_kind, wrongs
 
 GPU_RESULTS = Path(__file__).with_name("results.jsonl")
@@ -81,7 +82,7 @@ def _print(name: str, tier: str, reward: int | None, wrong: Sequence[str], reaso
 def _known(results: Results) -> set[tuple[str, str]]:
     """Return kinds and tiers that this very judge gave a reward for."""
     lines = list(results.lines())
-    runs = {line["run"] for line in lines if line["kind"] == "run" and line["judge"] == judge_digest()}
+    runs = {line["run"] for line in lines if line["kind"] == "run" and line["judge"] == judge_version()[:12]}
     return {
         (line["name"], line["tier"])
         for line in lines

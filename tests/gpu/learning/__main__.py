@@ -12,13 +12,14 @@ from pathlib import Path
 
 from agent.settings import load_settings
 from sandbox.isolation import best_isolation
+from sandbox.judge_version import judge_version
 from sandbox.machine.devices import resolve_device
 from tests.gpu.learning import baselines
 from tests.gpu.learning.experiment import VARIANTS, Experiment, OutOfTime, Sizes
 from tests.gpu.learning.results import Results, draw_curves, show
 from trainer.run.processes import started
 from trainer.tasks.judging import Desk
-from trainer.tasks.memo import Memo, judge_version, machine_of
+from trainer.tasks.memo import Memo, machine_of
 from trainer.tasks.rows import practice
 
 _SPARE = 1.1
