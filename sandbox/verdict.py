@@ -7,16 +7,20 @@ is null; the reward is null when nothing could be judged.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from sandbox.task import JudgedBy
+from sandbox.verify_report import OTHER_MODE as OTHER_MODE
+from sandbox.verify_report import VerifiedRange as VerifiedRange
+from sandbox.verify_report import VerifyCase as VerifyCase
+from sandbox.verify_report import VerifyReport as VerifyReport
+from sandbox.verify_report import known
 
 SCHEMA = "warpsmith.verdict/1"
 
 Tier = Literal["quick", "full"]
 Reward = Literal[-1, 1, 2, 3]
 Severity = Literal["reject", "label"]
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -73,59 +77,6 @@ class GuardReport:
 
     ok: bool
     findings: tuple[Finding, ...] = ()
-
-
-@dataclass(frozen=True)
-class VerifyCase:
-    """One comparison with the oracle. Errors are against float64 and null when nothing could be compared."""
-
-    name: str
-    ok: bool
-    max_abs_error: float | None
-    max_rel_error: float | None
-    reason: str = ""
-
-
-@dataclass(frozen=True)
-class VerifiedRange:
-    """Dimensions that have one size together, the sizes at which the candidate was right, and the range they span."""
-
-    dims: tuple[str, ...]
-    low: int
-    high: int
-    sizes: tuple[int, ...]
-
-    def __str__(self) -> str:
-        seen = ", ".join(map(str, self.sizes))
-        return f"{' = '.join(self.dims)} from {self.low} to {self.high} (asked at {seen})"
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> VerifiedRange:
-        """Rebuild it from its JSON form."""
-        return cls(tuple(data["dims"]), data["low"], data["high"], tuple(data["sizes"]))
-
-
-OTHER_MODE = {True: "eval mode", False: "train mode"}
-"""What the case in the other mode is called, by whether the task's own is train mode."""
-
-
-@dataclass(frozen=True)
-class VerifyReport:
-    """All comparisons. ``notes`` says what was done differently and why (fp32 oracle, sampled rows).
-
-    ``ranges`` are the sizes that it holds for beside those of the task's own inputs, of a full verdict on a task that
-    declares dynamic dimensions.
-    """
-
-    ok: bool
-    cases: tuple[VerifyCase, ...] = ()
-    notes: tuple[str, ...] = ()
-    ranges: tuple[VerifiedRange, ...] = ()
-
-    @property
-    def in_both_modes(self) -> bool:
-        """Whether the candidate was asked in the mode that is not the task's own, and was right."""
-        return any(case.ok and case.name in OTHER_MODE.values() for case in self.cases)
 
 
 @dataclass(frozen=True)
@@ -194,6 +145,7 @@ class ProfileReport:
 
     Attributes:
         device_us: Candidate, first to last device work of one call, median over placements (on the CPU: wall time of a call).
+            By events, without what two of them cost.
         latency_us: Candidate, from an idle device to a synchronised end of one call.
         baselines: By name: ``eager``, ``compile`` (torch.compile's default mode), every other mode, ``best`` (the fastest
             measured) and, where that one replays CUDA graphs, ``best-no-graphs`` (the fastest that does not).
@@ -207,6 +159,8 @@ class ProfileReport:
         warm_us: Candidate, as ``device_us`` with warm caches; full verdicts only.
         graph_us: Candidate, replayed as a CUDA graph, as ``device_us``; null where that was not done.
         graph_error: Why it cannot be captured into one, or empty.
+        event_us: What two events around nothing read, which every time on the device, also of the baselines, is without; 0
+            on the CPU.
         kernels: What ran on the device in one call, by time; empty on the CPU and in quick verdicts.
         remarkable: Set where the gain is so large that the developer's eyes are needed: what to look for.
     """
@@ -223,6 +177,7 @@ class ProfileReport:
     warm_us: float | None = None
     graph_us: float | None = None
     graph_error: str = ""
+    event_us: float = 0.0
     kernels: tuple[KernelRun, ...] = ()
     remarkable: str = ""
 
@@ -306,6 +261,25 @@ class Verdict:
         """How much faster than eager the candidate is; null where it was not timed."""
         return self.profile.speedup.get("eager") if self.profile else None
 
+    @property
+    def over_all_calls(self) -> float | None:
+        """How much faster than eager the run's calls of all forms are together; null where one of them was not timed.
+
+        A form that is not covered takes as long as before. From single placements, so a figure without an interval.
+        """
+        if self.verify is None or self.profile is None or not (self.verify.forms and self.verify.calls):
+            return None
+        eager = (
+            self.profile.baselines["eager"].us(self.profile.judged_by) if "eager" in self.profile.baselines else None
+        )
+        if eager is None or any(form.eager_us is None for form in self.verify.forms):
+            return None
+        before, now = self.verify.calls * eager, self.verify.calls * self.profile.us
+        for form in self.verify.forms:
+            before += form.calls * (form.eager_us or 0.0)
+            now += form.calls * ((form.us if form.covered else form.eager_us) or 0.0)
+        return before / now if now else None
+
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form, schema ``warpsmith.verdict/1``."""
         data = asdict(self)
@@ -318,7 +292,7 @@ class Verdict:
         build, guard, verify, profile = (data.get(part) for part in ("build", "guard", "verify", "profile"))
         return cls(
             tier=data["tier"],
-            task=_known(TaskIdentity, data["task"]),
+            task=known(TaskIdentity, data["task"]),
             candidate_sha256=data["candidate"]["sha256"],
             environment=data["environment"],
             build=None
@@ -326,24 +300,17 @@ class Verdict:
             else BuildReport(
                 ok=build["ok"],
                 seconds=build["seconds"],
-                kernels=tuple(_known(KernelResources, k) for k in build["kernels"]),
-                diagnostics=tuple(_known(Diagnostic, d) for d in build["diagnostics"]),
+                kernels=tuple(known(KernelResources, k) for k in build["kernels"]),
+                diagnostics=tuple(known(Diagnostic, d) for d in build["diagnostics"]),
             ),
             guard=None
             if guard is None
-            else GuardReport(guard["ok"], tuple(_known(Finding, f) for f in guard["findings"])),
-            verify=None
-            if verify is None
-            else VerifyReport(
-                verify["ok"],
-                tuple(_known(VerifyCase, c) for c in verify["cases"]),
-                tuple(verify.get("notes", ())),
-                tuple(VerifiedRange.from_json(each) for each in verify.get("ranges", ())),
-            ),
+            else GuardReport(guard["ok"], tuple(known(Finding, f) for f in guard["findings"])),
+            verify=None if verify is None else VerifyReport.from_json(verify),
             profile=None if profile is None else _profile(profile),
             reward=data["reward"],
             reason=data["reason"],
-            seconds=_known(Seconds, data["seconds"]),
+            seconds=known(Seconds, data["seconds"]),
             task_check=_task_check(data["task_check"]) if data.get("task_check") else None,
             source_sha256=data["candidate"].get("source_sha256", ""),
         )
@@ -351,20 +318,14 @@ class Verdict:
 
 def _profile(data: dict[str, Any]) -> ProfileReport:
     return replace(
-        _known(ProfileReport, data),
-        baselines={name: _known(Baseline, baseline) for name, baseline in data["baselines"].items()},
-        speedup={name: _known(Speedup, gain) for name, gain in data["speedup"].items()},
+        known(ProfileReport, data),
+        baselines={name: known(Baseline, baseline) for name, baseline in data["baselines"].items()},
+        speedup={name: known(Speedup, gain) for name, gain in data["speedup"].items()},
         notes=tuple(data.get("notes", ())),
-        kernels=tuple(_known(KernelRun, kernel) for kernel in data.get("kernels", ())),
+        kernels=tuple(known(KernelRun, kernel) for kernel in data.get("kernels", ())),
     )
 
 
 def _task_check(data: dict[str, Any]) -> TaskCheck:
     lists = {key: tuple(data[key]) for key in ("depends_on", "ignores", "notes")}
-    return _known(TaskCheck, {**data, **lists})
-
-
-def _known(record: type[T], data: dict[str, Any]) -> T:
-    """Build a record from the keys it knows, so that an older reader accepts a newer writer."""
-    names = record.__dataclass_fields__  # type: ignore[attr-defined]
-    return record(**{key: value for key, value in data.items() if key in names})
+    return known(TaskCheck, {**data, **lists})

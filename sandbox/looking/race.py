@@ -17,6 +17,7 @@ from typing import TypeVar
 from sandbox.errors import TaskError
 from sandbox.looking.study import Study
 from sandbox.timing.batches import draw_turn, fill_us, place_buffers, read_host_time, read_times
+from sandbox.timing.event_cost import event_cost, without_events
 from sandbox.timing.gpu_watch import DeviceWatch
 from sandbox.trial import LoadFailed
 from sandbox.verifying import describe_death, describe_failure
@@ -82,7 +83,7 @@ class _Runner:
         self.worker = worker
         self.cost_us = _BATCH_US
         self._bases = self._slots = 1
-        self._host_us = 0.0
+        self._host_us = self._event_us = 0.0
 
     def place(self) -> None:
         """Take inputs and state into buffers of its own, and warm up."""
@@ -90,6 +91,7 @@ class _Runner:
         placed = place_buffers(crew.bench, self.worker, crew.transport, limits, crew.patience)
         self._bases, self._slots = len(placed["bases"]), placed["slots"]
         self._host_us = read_host_time(self._ask({"kind": "warm"}))
+        self._event_us = event_cost(crew.bench, limits.bench_seconds) if crew.on_gpu else 0.0
 
     def time(self, calls: int) -> list[float]:
         """Return the microseconds of so many calls."""
@@ -98,7 +100,7 @@ class _Runner:
         started = time.perf_counter_ns()
         answer = self._ask({"kind": "device", "turns": turns, "keep": -1, "cold": True, "fill_us": fill})
         self.cost_us = (time.perf_counter_ns() - started) / 1000 / calls
-        return read_times(answer, calls)
+        return without_events(read_times(answer, calls), self._event_us)
 
     def _ask(self, request: Message) -> Message:
         self.worker.thaw()

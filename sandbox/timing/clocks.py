@@ -15,6 +15,8 @@ _QUEUED_LAUNCHES = 500
 _LAUNCH_US = 4.0
 _JITTER_US = 150.0
 _SLACK = 1.35
+_GAP_US = 3.0
+"""So long the device may stand still between two calls in a row, which no event around one of them sees."""
 _LONGEST_FILL_US = 80_000.0
 _FASTER_THAN_COPY = 4.0
 
@@ -45,7 +47,7 @@ def contradicts(claimed_us: float, plan: BurstPlan, measured_us: float) -> bool:
 
     Calls in a row, with warm caches, take no longer each than one cold call alone.
     """
-    return measured_us > _SLACK * claimed_us + _JITTER_US / (plan.many - plan.few) + 3.0
+    return measured_us > _SLACK * claimed_us + _JITTER_US / (plan.many - plan.few) + _GAP_US
 
 
 def measure(

@@ -97,6 +97,7 @@ def profile_report(
         warm_us=medians([p.warm for p in placements], CANDIDATE),
         graph_us=median(graph) if graph else None,
         graph_error=next((p.graph_error for p in placements if p.graph_error), ""),
+        event_us=median(p.event_us for p in placements),
         kernels=kernel_runs(launches, multiprocessor),
         remarkable=_remarkable(best) if best is not None else "",
     )

@@ -15,6 +15,7 @@ from sandbox.task import JudgedBy
 from sandbox.timing.batches import draw_turn, fill_us, place_buffers, read_host_time, read_times
 from sandbox.timing.clocks import below_floor
 from sandbox.timing.cpu_watch import ran
+from sandbox.timing.event_cost import event_cost, without_events
 from sandbox.timing.gpu_watch import DeviceWatch
 from sandbox.timing.held_clock import HeldClock
 from sandbox.timing.kernel_runs import Launch, read_launches
@@ -48,6 +49,7 @@ class PlacementTimes:
 
     Attributes:
         graph: Of the candidate, replayed as a CUDA graph; ``graph_error`` says why it is not.
+        event_us: What two events cost here, which the device times (also warm, and as a graph) are without; 0 on the CPU.
         launches: What one call of the candidate put on the device.
         failed: Why a baseline could not be timed here, by mode.
     """
@@ -57,6 +59,7 @@ class PlacementTimes:
     warm: Samples = field(default_factory=dict)
     graph: list[float] = field(default_factory=list)
     graph_error: str = ""
+    event_us: float = 0.0
     launches: list[Launch] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
     cases: list[VerifyCase] = field(default_factory=list)
@@ -129,6 +132,7 @@ class PlacementRun:
         self._bases = 1
         self._slots = 1
         self._output_bytes = 0
+        self._event_us = 0.0
         self._clocks = {"device": HeldClock("device", self._burst, queued=on_gpu)}
         if self._latency_counts:
             self._clocks["latency"] = HeldClock("latency", self._settled_burst, queued=False)
@@ -146,6 +150,8 @@ class PlacementRun:
         """
         self._place()
         times = PlacementTimes(failed=self._warm_up())
+        if self._on_gpu:
+            times.event_us = self._event_us = event_cost(self._bench, self._limits.bench_seconds)
         times.device = {side: [] for side in self._sides}
         times.latency = {side: [] for side in self._sides}
         self._rounds(times, time.monotonic() + seconds)
@@ -259,7 +265,7 @@ class PlacementRun:
         started = time.perf_counter_ns()
         answer = self._time(side, request)
         self._cost_us[side] = (time.perf_counter_ns() - started) / 1000 / calls
-        us = read_times(answer, calls)
+        us = without_events(read_times(answer, calls), self._event_us)
         if kept < 0:
             return us, None
         recall = {"op": "recall", "turn": turns[kept], **sent_outputs(answer)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
@@ -15,6 +15,7 @@ from sandbox.progress import Progress, Stage
 from sandbox.reward import undecided
 from sandbox.task import TaskSpec
 from sandbox.timing.gpu_watch import DeviceWatch, LeasedWatch
+from sandbox.timing.patience import waits
 from sandbox.timing.profile_report import BEST, COMPILE, Modes, about_modes, baselines, profile_report, ratios
 from sandbox.timing.profiling import CANDIDATE, COPY, EAGER, GRAPH, Extras, PlacementRun, PlacementTimes, medians
 from sandbox.verdict import Baseline, Finding, ProfileReport, Speedup, Tier, VerifyCase
@@ -22,8 +23,6 @@ from sandbox.workers import Worker
 
 WORTH_A_SECOND_LOOK = 3.0
 _AGREEMENT = 1.3
-_WAITS: Mapping[Tier, tuple[float, ...]] = {"quick": (0.0, 2.0), "full": (0.0, 1.0, 2.0, 4.0, 8.0)}
-"""Seconds before a placement that was disturbed is drawn again, one for each a verdict may draw again."""
 _PATIENCE = 2.0
 """Placements beyond a tier's number begin within so many times its measuring time."""
 
@@ -65,6 +64,7 @@ class Timekeeper:
         self._amount: TierLimits = limits.quick if tier == "quick" else limits.full
         self._progress = progress
         self._failed: dict[str, str] = {}
+        self._waits = waits(tier)
 
     def time_candidate(self, start_worker: Callable[[], Worker]) -> Timed:
         """Draw the tier's placements, more while the next reward is undecided, and one more where the gain is large.
@@ -80,8 +80,8 @@ class Timekeeper:
             started = time.monotonic()
             while not placements or self._goes_on(placements, modes, started):
                 self._draw(placements, start_worker, modes, watch)
-                if placements[-1].disturbed and len(dropped) < len(_WAITS[self._tier]):
-                    self._wait_after(placements[-1].disturbed, _WAITS[self._tier][len(dropped)])
+                if placements[-1].disturbed and len(dropped) < len(self._waits):
+                    self._wait_after(placements[-1].disturbed, self._waits[len(dropped)])
                     dropped.append(placements.pop())
             if dropped:
                 notes.append(f"{len(dropped)} more were disturbed, and drawn again")
@@ -118,6 +118,15 @@ class Timekeeper:
             notes.append(f"{NOT_TRUSTED}: {times.disturbed}")
         return TimedOriginal(known, medians([times.device], COPY) or 0.0, tuple(notes))
 
+    def time_form(self, start_worker: Callable[[], Worker], bytes_moved: int) -> PlacementTimes:
+        """Time the candidate beside eager on one placement, in another form of the task's class.
+
+        Raises:
+            WorkerDied, CandidateFailed: The candidate failed while it was timed.
+        """
+        with self._leased() as watch:
+            return self._place(start_worker, Modes((EAGER,), {}, {}), watch, Extras(), bytes_moved)
+
     def _draw(
         self,
         placements: list[PlacementTimes],
@@ -126,6 +135,7 @@ class Timekeeper:
         watch: LeasedWatch,
     ) -> None:
         """Draw one more placement, and tell what is known so far."""
+        self._crew.check()
         number, of = len(placements) + 1, max(len(placements) + 1, self._amount.placements)
         self._progress(Stage("profile", f"placement {number} of {of}"))
         full = self._tier == "full"
@@ -215,18 +225,25 @@ class Timekeeper:
         return told["error"], told["took"]
 
     def _place(
-        self, start_worker: Callable[[], Worker], modes: Modes, watch: LeasedWatch, extras: Extras
+        self,
+        start_worker: Callable[[], Worker],
+        modes: Modes,
+        watch: LeasedWatch,
+        extras: Extras,
+        bytes_moved: int | None = None,
     ) -> PlacementTimes:
         worker = start_worker()
         try:
             seconds = self._amount.profile_seconds / self._amount.placements
-            times = self._run(worker, modes, watch).run(seconds, extras)
+            times = self._run(worker, modes, watch, bytes_moved).run(seconds, extras)
             times.disturbed = times.disturbed or watch.lost()
             return times
         finally:
             worker.stop()
 
-    def _run(self, worker: Worker | None, modes: Modes, watch: DeviceWatch) -> PlacementRun:
+    def _run(
+        self, worker: Worker | None, modes: Modes, watch: DeviceWatch, bytes_moved: int | None = None
+    ) -> PlacementRun:
         return PlacementRun(
             self._crew.bench,
             worker,
@@ -237,7 +254,7 @@ class Timekeeper:
             patience=self._crew.patience,
             tier=self._amount,
             watch=watch,
-            bytes_moved=self._crew.accepted["bytes_moved"],
+            bytes_moved=self._crew.accepted["bytes_moved"] if bytes_moved is None else bytes_moved,
             judged_by=self._spec.judged_by,
         )
 

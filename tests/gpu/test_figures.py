@@ -8,8 +8,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from sandbox.looking.nsight_csv import Launch
 from tests.gpu.figures.campaign import Campaign
 from tests.gpu.figures.load import load
+from tests.gpu.figures.nsight import CALLS, DIVIDER, call_times
 from tests.gpu.figures.results import Results
 from tests.gpu.figures.summary import tables, upper_bound
 from tests.sandbox.judge.conftest import LIMITS
@@ -55,6 +57,17 @@ def test_a_miss_of_power_and_a_wrong_rejection_are_told(tmp_path: Path) -> None:
     text = tables(results.lines())
     assert "missed 50.00%" in text
     assert "1 trials rejected wrongly\n  The guard is mistaken." in text
+
+
+def test_the_calls_of_each_module_are_told_apart_and_two_kernels_are_refused() -> None:
+    def ran(name: str, *us: float) -> list[Launch]:
+        return [Launch(name, "(1, 1, 1)", "(32, 1, 1)", {"gpu__time_duration.sum": each}) for each in us]
+
+    divider = ran(f"at::cuda::{DIVIDER}", 1.8)
+    launches = [*divider, *ran("gelu", *[16.0, 18.0] * (CALLS // 2)), *divider, *ran("softmax", *[39.0] * CALLS)]
+    assert call_times(launches, ["gelu", "softmax"]) == {"gelu": 17.0, "softmax": 39.0}
+    with pytest.raises(ValueError, match=f"{CALLS + 1} kernels in {CALLS} calls of softmax"):
+        call_times([*launches, *ran("fill", 1.0)], ["gelu", "softmax"])
 
 
 def test_a_busy_machine_has_a_process_on_every_core_and_none_afterwards() -> None:

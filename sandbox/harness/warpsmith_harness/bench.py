@@ -9,13 +9,16 @@ from __future__ import annotations
 import os
 import sysconfig
 import time
-from typing import Any, Callable, Dict, List, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 
 from warpsmith_harness import startup
 from warpsmith_harness.device_queue import SpareTime, device_name
 from warpsmith_harness.machine import machine_of
 from warpsmith_harness.protocol import Channel, ChannelClosed, Message
-from warpsmith_harness.supply import Answer, Supply
+from warpsmith_harness.supply import Answer
+
+if TYPE_CHECKING:  # it imports torch, which is done only once it is known to be there
+    from warpsmith_harness.resident import Resident
 
 _LOOK_SECONDS = 0.2
 _SMALL_BYTES = 64 * 1024 * 1024
@@ -24,6 +27,8 @@ _SMALL_BYTES = 64 * 1024 * 1024
 
 class Bench:
     """Answers the parent's requests, one at a time; see the method of each, and ``supply.Supply``.
+
+    A request may name another form of the task's class (``form``, the spec of its task): it is then asked of that one.
 
     Args:
         channel: To the parent.
@@ -39,49 +44,36 @@ class Bench:
     def __init__(self, channel: Channel, spec: Dict[str, Any], spare: SpareTime) -> None:
         import torch
 
-        from warpsmith_harness.baselines import Baselines
-        from warpsmith_harness.copies import Copies
-        from warpsmith_harness.crowded import Crowd
         from warpsmith_harness.load import load_task
         from warpsmith_harness.oracle import memory
-        from warpsmith_harness.questions import Examiner
-        from warpsmith_harness.room import accept_task
+        from warpsmith_harness.resident import settle
         from warpsmith_harness.sharing import Sharing
         from warpsmith_harness.timing import make_stopwatch
-        from warpsmith_harness.variants import Variants
 
         self._channel = channel
-        self._task = task = load_task(spec)
+        task = load_task(spec)
         if task.device.type == "cuda":
             torch.cuda.set_device(task.device)
         # What it keeps must not lie in a block that a large task's tensors had before, which then is too short for them.
         self._stopwatch = make_stopwatch(task.device)
         self._memory = memory(task.device)
-        sizes, self.accepted = accept_task(task, self._memory)
-        self._reference = task.reference()
-        examiner = Examiner(task, self._reference, self.accepted["state_strength"])
-        variants = Variants(task, self._reference, examiner)
-        self.inputs = variants.inputs
-        self._baselines = Baselines(self._reference, task.device)
+        self._sharing = Sharing(task.device)
+        self._own = self._now = settle(task, self._sharing, self._memory)
+        self._forms: Dict[str, Resident] = {}
+        self.accepted, self.inputs = self._own.accepted, self._own.inputs
         self.threads = torch.get_num_threads()
-        self._few_threads = 1 if self.accepted["bytes_moved"] < _SMALL_BYTES else self.threads
-        torch.set_num_threads(self._few_threads)
-        sharing, moved = Sharing(task.device), self.accepted["bytes_moved"]
-        common = task, self._reference, examiner
-        self._supply: Supply = (
-            Crowd(*common, sharing, sizes, moved, self._memory)
-            if self.accepted.get("crowded")
-            else Copies(*common, variants, sharing, moved, bool(self.accepted["mutates"]), self._memory)
-        )
+        torch.set_num_threads(1 if self.accepted["bytes_moved"] < _SMALL_BYTES else self.threads)
         self._resting: Optional[Message] = None
         self._spare = spare
         self._operations: Dict[str, Callable[[Message], Answer]] = {
-            "draw": self._supply.draw,
-            "compare": lambda request: (self._supply.compare(request), []),
+            "meet": self._meet,
+            "draw": lambda request: self._now.supply.draw(request),
+            "compare": lambda request: (self._now.supply.compare(request), []),
             "prepare": self._prepare,
-            "place": self._supply.place,
+            "place": lambda request: self._now.supply.place(request),
             "time": self._time,
-            "recall": lambda request: (self._supply.recall(request), []),
+            "empty": lambda request: ({"us": self._stopwatch.empty(request["count"])}, []),
+            "recall": lambda request: (self._now.supply.recall(request), []),
             "original": self._original,
             "idle": self._idle,
         }
@@ -96,8 +88,8 @@ class Bench:
         with all_threads(self.threads):
             for _ in range(2):
                 started = time.monotonic()
-                self._run_once(self._reference)
-                if self._task.device.type == "cuda":
+                self._run_once(self._own.reference)
+                if self._own.task.device.type == "cuda":
                     torch.cuda.synchronize()
                 times.append(time.monotonic() - started)
         return min(times)
@@ -105,7 +97,7 @@ class Bench:
     @property
     def modes(self) -> List[str]:
         """Every baseline there may be, eager first."""
-        return self._supply.modes(self._baselines.modes)
+        return self._own.supply.modes(self._own.baselines.modes)
 
     def serve(self) -> int:
         """Answer until the parent is gone; prepare the next verdict while it rests."""
@@ -118,13 +110,31 @@ class Bench:
             request = self._channel.receive()
             self._resting = request if request["op"] == "rest" else None
             if self._resting is not None:
+                self._now = self._own
                 continue
             descriptors: List[int] = []
             try:
+                self._now = self._form(request.get("form"))
                 answer, descriptors = self._operations[request["op"]](request)
             except Exception as error:
                 answer = failure(error)
             self._channel.send({**answer, "id": request["id"]}, descriptors)
+
+    def _form(self, spec: Optional[Dict[str, Any]]) -> Resident:
+        """Return what is kept of another form's task, settled when it is first asked of; the bench's own without one."""
+        from warpsmith_harness.load import load_form
+        from warpsmith_harness.resident import settle
+
+        if spec is None:
+            return self._own
+        key = spec["capture"]
+        if key not in self._forms:
+            self._forms[key] = settle(load_form(self._own.task, spec), self._sharing, self._memory)
+        return self._forms[key]
+
+    def _meet(self, request: Message) -> Answer:  # noqa: ARG002  # every operation takes its request
+        """Tell what was found out of the task that is asked of."""
+        return {"accepted": self._now.accepted, "inputs": self._now.inputs}, []
 
     def _prepare(self, request: Message) -> Answer:
         """Compile a baseline, ``mode``, within ``seconds``; ``error`` says why it cannot be timed."""
@@ -132,10 +142,11 @@ class Bench:
 
         mode = request["mode"]
         if mode == GRAPH:
-            self._baselines.try_graph(self._capture_once)
+            self._now.baselines.try_graph(self._capture_once)
         else:
             self._prepare_mode(mode, request["seconds"], lambda: self._channel.ready(0))
-        return {"error": self._baselines.errors.get(mode, ""), "took": self._baselines.seconds.get(mode, 0.0)}, []
+        known = self._now.baselines
+        return {"error": known.errors.get(mode, ""), "took": known.seconds.get(mode, 0.0)}, []
 
     def _time(self, request: Message) -> Answer:
         """Time a batch of ``side``; see ``placement.time_side``. ``error`` says why a baseline cannot be made ready."""
@@ -146,7 +157,7 @@ class Bench:
 
         try:
             with all_threads(self.threads):
-                return self._supply.time(self._stopwatch, self._baselines, request), []
+                return self._now.supply.time(self._stopwatch, self._now.baselines, request), []
         except Exception as error:
             if request["kind"] not in ("graph", "warm") or request["side"] in (EAGER, COPY):
                 raise
@@ -158,31 +169,31 @@ class Bench:
         from warpsmith_harness.original import profile
         from warpsmith_harness.threads import all_threads
 
-        self._supply.make_room()
+        self._now.supply.make_room()
         with all_threads(self.threads):
-            return {**self.accepted, **profile(self._task, self.accepted)}, []
+            return {**self.accepted, **profile(self._now.task, self.accepted)}, []
 
     def _idle(self, request: Message) -> Answer:  # noqa: ARG002  # every operation takes its request
         """Stop preparing, as every request does: the device is to be somebody else's."""
-        self._supply.make_room()
+        self._now.supply.make_room()
         return {}, []
 
     def _prepare_mode(self, mode: str, seconds: float, wanted_elsewhere: Callable[[], bool]) -> None:
         """Compile a mode, until the bench is wanted elsewhere."""
         from warpsmith_harness.threads import all_threads
 
-        self._supply.make_room()
+        self._now.supply.make_room()
         try:
             with all_threads(self.threads):
-                self._baselines.prepare(mode, self._run_once, seconds, wanted_elsewhere)
+                self._now.baselines.prepare(mode, self._run_once, seconds, wanted_elsewhere)
         finally:
-            self._supply.make_room()  # the allocator still has what the call took, which the worker may need
+            self._now.supply.make_room()  # the allocator still has what the call took, which the worker may need
 
     def _run_once(self, call: Callable[..., Any]) -> None:
         from warpsmith_harness.surroundings import surroundings
 
-        args, kwargs = self._task.inputs()
-        with surroundings(self._task.spec):
+        args, kwargs = self._now.task.inputs()
+        with surroundings(self._now.task.spec):
             call(*args, **kwargs)
 
     def _rest(self, resting: Message) -> None:
@@ -200,8 +211,8 @@ class Bench:
         from warpsmith_harness.surroundings import autocast
         from warpsmith_harness.timing import Arena
 
-        tensors, structure = values.flatten(self._task.inputs())
-        with autocast(self._task.spec):
+        tensors, structure = values.flatten(self._now.task.inputs())
+        with autocast(self._now.task.spec):
             capture(call, Arena([tensors], structure, 1, rollable=False))
 
     def _prepare_something(self, resting: Message) -> None:
@@ -209,9 +220,9 @@ class Bench:
         from warpsmith_harness.baselines import COMPILE
         from warpsmith_harness.problems import MachineProblem
 
-        if self._supply.prepare():
+        if self._now.supply.prepare():
             return
-        if resting["compile_seconds"] > 0 and not self._baselines.tried(COMPILE):
+        if resting["compile_seconds"] > 0 and not self._now.baselines.tried(COMPILE):
             seconds = resting["compile_seconds"]
             try:
                 self._prepare_mode(COMPILE, seconds, lambda: self._channel.ready(0) or self._spare.over())

@@ -32,6 +32,7 @@ _TRIM_THRESHOLD, _KEPT_ON_HEAP = -1, 1024 * 1024 * 1024
 """glibc's numbers for ``mallopt``, and bytes; above the first it takes memory from the system, whatever it is told."""
 _WARM_UP_CALLS = 3
 _HOST_CALLS = 5
+_EMPTY_FILL_US = 100.0
 
 
 @dataclass(frozen=True)
@@ -130,6 +131,10 @@ def keep_freed_memory() -> None:
         mallopt(_TRIM_THRESHOLD, _KEPT_ON_HEAP)
 
 
+def _do_nothing() -> None:
+    """Stand for a call of which only the clock's own cost is left."""
+
+
 class Stopwatch:
     """Base of the clocks of both kinds of device."""
 
@@ -158,7 +163,9 @@ class Stopwatch:
     def device(
         self, call: Call, arena: Arena, turns: Sequence[Turn], keep: int, cold: bool, fill_us: float
     ) -> Tuple[List[float], Any]:
-        """Return microseconds of device work for each turn, and the output of the call numbered ``keep``.
+        """Return what the clock reads for each turn, in microseconds, and the output of the call numbered ``keep``.
+
+        On a GPU that is from one event to another around the call, so it holds what two events cost (see ``empty``).
 
         Args:
             call: What is timed.
@@ -169,6 +176,12 @@ class Stopwatch:
             fill_us: How long the device is kept busy while the host queues the call.
         """
         raise NotImplementedError
+
+    def empty(self, count: int) -> List[float]:
+        """Return what ``device`` reads for so many calls that do nothing: what this clock itself costs."""
+        arena = Arena([[]], values.flatten(((), {}))[1], 1, rollable=False)
+        turns = [Turn(0, 0, 0.0)] * count
+        return self.device(_do_nothing, arena, turns, -1, cold=True, fill_us=_EMPTY_FILL_US)[0]
 
     def latency(self, call: Call, arena: Arena, turns: Sequence[Turn]) -> List[float]:
         """Return microseconds from an idle device to a synchronised end for each turn."""

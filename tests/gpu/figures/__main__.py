@@ -12,7 +12,7 @@ from pathlib import Path
 from sandbox.errors import WarpsmithError
 from sandbox.machine.devices import list_gpus, resolve_device
 from tests.gpu.figures.campaign import ENOUGH, Campaign
-from tests.gpu.figures.nsight import ONE_KERNEL, compare
+from tests.gpu.figures.nsight import compare
 from tests.gpu.figures.results import CPU_RESULTS, GPU_RESULTS, Results
 from tests.gpu.figures.summary import tables
 
@@ -47,19 +47,11 @@ def _take(options: argparse.Namespace, device: str, results: Results) -> None:
             continue
         try:
             if figure == "ncu":
-                _nsight(results, device, left / (len(figures) - number))
+                compare(results, device, left / (len(figures) - number))
             else:
                 campaign.take(figure, left / (len(figures) - number))
         except WarpsmithError as error:
             print(f"{figure}: {error}", flush=True)
-
-
-def _nsight(results: Results, device: str, seconds: float) -> None:
-    """Compare module after module; those that come last are left out when the time is up."""
-    ending = time.monotonic() + seconds
-    for name in ONE_KERNEL:
-        if (left := ending - time.monotonic()) > 0:
-            compare(results, device, name, min(left + 30, 120))
 
 
 def _on_every_gpu(path: Path) -> None:

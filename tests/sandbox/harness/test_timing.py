@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from warpsmith_harness.timing import CpuStopwatch
+
 HARNESS = Path(__file__).resolve().parents[3] / "sandbox" / "harness"
 FAULTS = """
 import ctypes
@@ -30,3 +32,9 @@ def test_memory_that_a_call_frees_is_not_faulted_in_again_by_the_next() -> None:
     ran = subprocess.run(program, env={"PYTHONPATH": str(HARNESS)}, capture_output=True, text=True, check=True)
     pages_of_one_call = (24 << 20) // 4096
     assert int(ran.stdout) < pages_of_one_call
+
+
+def test_a_clock_tells_what_it_reads_of_calls_that_do_nothing() -> None:
+    read = CpuStopwatch().empty(5)
+    assert len(read) == 5
+    assert all(us >= 0 for us in read)

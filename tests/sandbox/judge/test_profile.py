@@ -14,6 +14,7 @@ from sandbox.judge import Judge
 from sandbox.judge_limits import TierLimits
 from sandbox.progress import Stage
 from sandbox.timing.cpu_watch import CpuWatch
+from sandbox.timing.event_cost import event_cost
 from sandbox.timing.profiling import GRAPH
 from sandbox.verdict import Verdict
 from tests.sandbox.judge.conftest import LIMITS
@@ -80,10 +81,15 @@ def test_a_full_profile_of_a_task_judged_by_latency(judge: Judge, candidate: Wri
     assert profile.us == profile.latency_us
     assert profile.warm_us is not None
     assert profile.baselines["eager"].warm_us is not None
-    assert (profile.kernels, profile.graph_us, profile.graph_error) == ((), None, "")  # a CPU has no such thing
+    # a CPU has no such thing
+    assert (profile.kernels, profile.graph_us, profile.graph_error, profile.event_us) == ((), None, "", 0.0)
     assert verdict.task_check is not None
     assert set(verdict.task_check.depends_on) == {"x", "y", "weight"}
     assert Verdict.from_json(verdict.to_json()) == verdict
+
+
+def test_the_bench_tells_what_its_clock_reads_around_nothing(judge: Judge) -> None:
+    assert event_cost(judge._opened()[0].bench, 30.0) > 0
 
 
 def test_a_baseline_that_cannot_be_captured_is_named_and_the_bench_begins_anew(judge: Judge, candidate: Write) -> None:

@@ -15,6 +15,7 @@ from sandbox.timing.profiling import NO_EXTRAS, Extras, PlacementRun, PlacementT
 
 TIER = TierLimits(cases=1, placements=1, profile_seconds=60.0, pairs=40, least_pairs=6)
 US = {"eager": 40.0, "eager-cudagraph": 35.0, "compile": 20.0, "reduce-overhead": 18.0, "copy": 9.0}
+EVENTS = 3.0
 
 
 class ScriptedBench:
@@ -32,6 +33,8 @@ class ScriptedBench:
         self.asked.append(request)
         if request["op"] == "place":
             return {"bases": [[], []], "slots": 2, "output_bytes": 64, "recallable": True}, []
+        if request["op"] == "empty":
+            return {"us": [EVENTS] * request["count"]}, []
         side, kind = request["side"], request["kind"]
         if self._failing.get(side) == kind:
             return {"error": f"{side} fails"}, []
@@ -94,3 +97,11 @@ def test_warm_times_of_every_side_where_they_are_wanted() -> None:
     times, bench = placed(extras=Extras(warm=True))
     assert {side: len(samples) for side, samples in times.warm.items()} == dict.fromkeys(US, 5)
     assert sum(request.get("cold") is False for request in bench.asked) == len(US)
+
+
+def test_every_time_on_the_device_is_without_what_events_cost_and_latency_as_it_is() -> None:
+    times, _ = placed(0.0, extras=Extras(warm=True))
+    assert times.event_us == EVENTS
+    for side, us in US.items():
+        assert set(times.device[side]) == set(times.warm[side]) == {us - EVENTS}
+        assert set(times.latency[side]) == {us + 30.0}

@@ -37,7 +37,7 @@ class Given(Timekeeper):
 
 
 def report(monkeypatch: pytest.MonkeyPatch, *quiet: bool) -> ProfileReport:
-    monkeypatch.setattr(timekeeper, "_WAITS", {"full": (0.0,) * 5})
+    monkeypatch.setattr(timekeeper, "waits", lambda _: (0.0,) * 5)
     crew: Any = SimpleNamespace(environment={}, crowded=False, check=lambda: None)
     spec: Any = SimpleNamespace(judged_by="device")
     keeper = Given(crew, spec, "full", JudgeLimits(), lambda _: None)
