@@ -273,6 +273,19 @@ class Attempt(Event):
     call_id: str | None = None
 
 
+@_event("judged_ahead")
+class JudgedAhead(Event):
+    """A quick verdict was begun while the model thought, and a Check took it, or nobody did.
+
+    Attributes:
+        seconds: How long the judge had worked on it when the Check asked, which waited so much less; or in vain.
+        taken: Whether it became the attempt that follows.
+    """
+
+    seconds: float
+    taken: bool
+
+
 # --- the developer's decisions -------------------------------------------------------------------------------------
 
 

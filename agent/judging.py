@@ -9,6 +9,7 @@ import shutil
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,6 +18,7 @@ from agent.search.siblings import Sibling, Siblings
 from agent.session import Session
 from agent.state import Judged
 from agent.stream import Stream
+from agent.unasked import Unasked
 from sandbox.errors import EnvironmentFault, InternalError, WarpsmithError
 from sandbox.isolation import best_isolation
 from sandbox.judge import Judge
@@ -29,6 +31,8 @@ from sandbox.verdict import Tier, Verdict
 T = TypeVar("T")
 CLOSE_SECONDS = 0.5
 """How long the judge may take to come to rest before its processes are killed."""
+FRUITLESS = 2
+"""After so many verdicts ahead in a row that came to nothing there are no more: the machine has no time that is to spare."""
 
 _Work = Callable[[Judge, Path, threading.Event], T]
 """Something that the judge does with a folder, until the event is set."""
@@ -53,6 +57,9 @@ class Judging:
         self._opened: asyncio.Task[Judge] | None = None
         self._original: asyncio.Task[dict[str, Any]] | None = None
         self._ahead: asyncio.Task[None] | None = None
+        self._unasked: Unasked | None = None
+        self._fruitless = 0
+        self._one_look = asyncio.Lock()
         self._kernels = ""
         self._closing = False
 
@@ -77,15 +84,20 @@ class Judging:
     async def attempt(self, files: Mapping[str, bytes], tier: Tier, call_id: str | None = None) -> Judged:
         """Judge these files and store the attempt. Cancelling stops the judge and returns when it has stopped.
 
+        A quick verdict of them that was begun ahead is waited for, and taken whichever way it went.
+
         Raises:
             TaskError, EnvironmentFault: Nothing could be judged.
         """
-        verdict = await self._asked(files, lambda judge, folder, cancel: judge.check(folder, tier, cancel=cancel))
+        verdict = await self._judged_ahead(files) if tier == "quick" else None
+        if verdict is None:
+            verdict = await self._asked(files, lambda judge, folder, cancel: judge.check(folder, tier, cancel=cancel))
         return self._store(files, verdict, call_id)
 
     async def known_to_sibling(self, files: Mapping[str, bytes], tier: Tier) -> Sibling | None:
         """Return the verdict of the same code in another session of this one's search; see ``Siblings.verdict_of``."""
-        return await asyncio.to_thread(self._siblings.verdict_of, files, tier)
+        async with self._one_look:
+            return await asyncio.to_thread(self._siblings.verdict_of, files, tier)
 
     def adopt(self, files: Mapping[str, bytes], known: Sibling, call_id: str | None) -> Judged:
         """Store a sibling's verdict as that of an attempt here, and say whose it is."""
@@ -129,16 +141,32 @@ class Judging:
             )
             self._ahead.add_done_callback(_failed)
 
+    def judge_ahead(self, files: Mapping[str, bytes]) -> None:
+        """Begin a quick verdict of these files, which a Check of them then finds under way or done; any other one ends.
+
+        It is no attempt, and the model is told nothing, before a Check asks for it. None is begun where there is nothing to
+        learn: kernels that nothing calls yet, files that were judged.
+        """
+        if self._unasked is not None and self._unasked.files == files:
+            return
+        self._drop_unasked()
+        if self._worth_judging(files):
+            self._unasked = unasked = Unasked(files, self._listener())
+            unasked.task = asyncio.create_task(self._judge_unasked(unasked))
+            unasked.task.add_done_callback(_failed)
+
     def stop_ahead(self) -> None:
-        """End what is built ahead: nobody will ask for it."""
+        """End what is built and judged ahead: nobody will ask for it."""
         if self._ahead is not None:
             self._ahead.cancel()
         self._ahead, self._kernels = None, ""
+        self._drop_unasked()
 
     async def close(self) -> None:
         """End the judge with everything it started."""
         self._closing = True
-        for task in (self._opened, self._original, self._ahead):
+        self.stop_ahead()
+        for task in (self._opened, self._original):
             if task is not None:
                 task.cancel()
         if self._judge is not None:
@@ -176,6 +204,7 @@ class Judging:
     async def _measure_original(self) -> dict[str, Any]:
         if self._stream.state.original is None:
             judge = await asyncio.shield(self.open())
+            self._drop_unasked()
             profile = await self._in_thread(judge.original)
             self._stream.emit(ev.OriginalProfiled(profile=profile.to_json()))
         assert self._stream.state.original is not None
@@ -184,7 +213,46 @@ class Judging:
     async def _asked(self, files: Mapping[str, bytes], work: _Work[T]) -> T:
         """Have the judge look at these files and at nothing else; cancelling stops it, and returns when it has stopped."""
         self._turn_to(files)
+        self._drop_unasked()
         return await self._in_judge(files, work)
+
+    async def _judge_unasked(self, unasked: Unasked) -> Verdict | None:
+        if await self.known_to_sibling(unasked.files, "quick"):
+            return None
+        verdict = await self._in_judge(unasked.files, unasked.judge)
+        self._fruitless = self._fruitless + 1 if verdict.reward is None else 0
+        return verdict
+
+    async def _judged_ahead(self, files: Mapping[str, bytes]) -> Verdict | None:
+        """Take the verdict of these files that was begun ahead; None where there is none, or none that says anything."""
+        unasked = self._unasked
+        if unasked is None or unasked.files != files:
+            return None
+        self._unasked = None  # it is the asker's now: whatever else is asked of the judge waits for it
+        unasked.ask()
+        saved, verdict = unasked.seconds, None
+        with contextlib.suppress(WarpsmithError):  # judged again, it is told
+            verdict = await unasked.task
+        taken = verdict is not None and verdict.reward is not None
+        self._tell_ahead(saved if taken else unasked.seconds, taken=taken)
+        return verdict if taken else None
+
+    def _drop_unasked(self) -> None:
+        unasked, self._unasked = self._unasked, None
+        if unasked is None:
+            return
+        unasked.task.cancel()
+        self._tell_ahead(unasked.seconds, taken=False)
+
+    def _tell_ahead(self, seconds: float, *, taken: bool) -> None:
+        if taken or seconds:
+            self._stream.emit_anyway(ev.JudgedAhead(seconds=round(seconds, 3), taken=taken))
+
+    def _worth_judging(self, files: Mapping[str, bytes]) -> bool:
+        state, file = self._stream.state, self._session.task.candidate_file
+        hashes = {path: sha256(content).hexdigest() for path, content in files.items()}
+        new = hashes[file] != state.original_files.get(file) and all(each.files != hashes for each in state.judged)
+        return new and self._session.settings.verdicts_ahead and self._fruitless < FRUITLESS
 
     def _turn_to(self, files: Mapping[str, bytes]) -> bool:
         """Give up what is built ahead of another state than this; return whether this one's kernels are others than before."""

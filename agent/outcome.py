@@ -18,7 +18,10 @@ def best_line(state: SessionState) -> str:
 
 
 def spent_lines(state: SessionState, minutes: float | None) -> list[str]:
-    """Return what the last run spent of its limits, and what all runs did where there were more; ``minutes`` are the last's."""
+    """Return what the last run spent of its limits, and what all runs did where there were more; ``minutes`` are the last's.
+
+    Of verdicts that were begun before a Check asked, it says what they saved and what they cost.
+    """
     if state.limits is None:
         return []
     run, before, limits = state.spent.since(state.spent_before), state.spent_before, state.limits
@@ -33,6 +36,13 @@ def spent_lines(state: SessionState, minutes: float | None) -> list[str]:
     if before.answers:
         money = f", ${state.spent.dollars:,.2f}" if state.spent.dollars else ""
         lines.append(f"in all runs: {state.spent.answers} turns, {_tokens(state.spent, 0)}{money}")
+    if ahead := state.judged_ahead:
+        taken = [each.seconds for each in ahead if each.taken]
+        vain = sum(each.seconds for each in ahead) - sum(taken)
+        lines.append(
+            f"judged while the model thought: {len(taken)} of {len(ahead)} verdicts were asked for, {sum(taken):.1f} s saved, "
+            f"{vain:.1f} s in vain"
+        )
     return lines
 
 

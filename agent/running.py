@@ -7,13 +7,13 @@ import contextlib
 import itertools
 import os
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from hashlib import sha256
 from typing import Any
 
 from agent import events as ev
-from agent.ahead import BuildsAhead
+from agent.ahead import WorkAhead
 from agent.budget import OVER, Budget, Limits
 from agent.events import EndReason
 from agent.judging import Judging
@@ -83,6 +83,13 @@ class Running:
         self._stopped = Ended(EndReason.INTERRUPTED)
         self._ended: Ended | None = None
         self._resumed = stream.state.turns > 0
+        self._ahead = WorkAhead(
+            stream,
+            Places(workspace),
+            build=self.judging.build_ahead,
+            judge=self._judge_ahead,
+            unasked=lambda: self.permissions.mode == "auto",
+        )
 
     def _desk(self) -> PermissionDesk:
         settings, task = self._session.settings, self._session.task
@@ -197,6 +204,7 @@ class Running:
         self.judging.open()
         self.judging.begin_original()
         self._converse()
+        self._ahead.begin()
         settings = self._session.settings
         loop = Loop(
             model,
@@ -294,13 +302,7 @@ class Running:
                 self._workspace, isolation, lambda plan: self._stream.emit(ev.Todo(items=plan))
             )
             self._note_what_is_shown(self._hands)
-            ahead = BuildsAhead(
-                self._stream,
-                Places(self._workspace),
-                self.judging.build_ahead,
-                lambda: self.permissions.mode == "auto",
-            )
-            self._stream.listeners.append(ahead.observe)
+            self._stream.listeners.append(self._ahead.observe)
             own = [profile_tool(self.judging), check_tool(self.judging, self._workspace, self._stream)]
             self._tools = [
                 *self._hands,
@@ -310,6 +312,10 @@ class Running:
                 *([skill_tool(self._skills)] if self._skills.all else []),
             ]
         return self._tools
+
+    def _judge_ahead(self, files: Mapping[str, bytes]) -> None:
+        if self.permissions.lets("Check"):
+            self.judging.judge_ahead(files)
 
     def _closer_looks(self) -> list[Tool]:
         """Return the tools that look at kernels in ways that are no verdict, as far as this device has them."""

@@ -97,6 +97,8 @@ class Settings:
     """How long the model may send nothing before the connection counts as lost; one that thinks long stays silent long."""
     contrast: bool = True
     """Whether the agent is asked to compare earlier variants of its own before its next attempt."""
+    verdicts_ahead: bool = True
+    """Whether an edited workspace gets a quick verdict while the model thinks, which the agent's next Check takes."""
     context_tokens: int = 131_072
     """Context budget in tokens; the model's own limit wins if it is smaller."""
     device: str = "auto"

@@ -59,6 +59,7 @@ class SessionState:
         spent: What the model's answers cost.
         limits: Of the run that began last.
         spent_before: What had been spent when it began.
+        judged_ahead: The verdicts that were begun before a Check asked for them.
         refused_tokens: How long the shortest request was that the provider called too long; null where none was.
     """
 
@@ -85,6 +86,7 @@ class SessionState:
     refused_tokens: int | None = None
     contrasted: list[tuple[int, ...]] = field(default_factory=list)
     spent: Spent = field(default_factory=Spent)
+    judged_ahead: list[ev.JudgedAhead] = field(default_factory=list)
     limits: Limits | None = None
     spent_before: Spent = field(default_factory=Spent)
     _arguments: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -120,6 +122,8 @@ class SessionState:
             case ev.Attempt():
                 self.judged.append(Judged(event.attempt, event.files, Verdict.from_json(event.verdict)))
                 self.notes[event.attempt] = str(self._arguments.get(event.call_id or "", {}).get("note", ""))
+            case ev.JudgedAhead():
+                self.judged_ahead.append(event)
             case _:
                 self._decided(event)
 

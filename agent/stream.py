@@ -40,9 +40,9 @@ class Stream:
         else:
             _, line = self.writer.append(event)
             self.state.apply(event)
-        for listener in self.listeners:
-            listener(event)
         self._send(line)
+        for listener in self.listeners:  # after the watcher: a listener may well emit
+            listener(event)
 
     def emit_anyway(self, event: ev.Event) -> None:
         """Emit a last word: if the disk does not take it, the watcher gets it at least, without a number."""

@@ -158,6 +158,7 @@ class Judge:
         progress: Progress | None = None,
         cancel: threading.Event | None = None,
         landed: Mapping[str, bytes] | None = None,
+        asked: threading.Event | None = None,
     ) -> Verdict:
         """Judge a candidate: build, guard, verify, profile; what comes later runs only if what came before passed.
 
@@ -168,14 +169,21 @@ class Judge:
             cancel: Ends the check soon after it is set; the reward is then null.
             landed: The same candidate in the form in which it lands: its Python file, and the folder of kernels with all that
                 lies in it. The workspace's form is what is built and read by the guard, this one is verified and timed.
+            asked: Given where nobody has asked for this verdict yet, and set once somebody does. Until then the check ends as
+                if it were cancelled when somebody else waits for the device.
 
         Raises:
             UsageError: There is no such candidate.
             EnvironmentFault: The machine is at fault.
         """
         files = read_candidate(candidate, self.spec)
-        with self._machine_blamed(cancel):
-            return self._check(files, tier, progress or self._progress, landed)
+        crew, _ = self._opened()
+        crew.pool.asked = asked
+        try:
+            with self._machine_blamed(cancel):
+                return self._check(files, tier, progress or self._progress, landed)
+        finally:
+            crew.pool.asked = None
 
     def study(
         self,
@@ -344,5 +352,6 @@ class Judge:
         return TaskIdentity(self.spec.id, source, crew.accepted.get("precision", self.spec.precision), self.spec.policy)
 
     def _check_cancel(self) -> None:
-        if self._given_up.is_set() or (self._cancel is not None and self._cancel.is_set()):
+        cancelled = self._given_up.is_set() or (self._cancel is not None and self._cancel.is_set())
+        if cancelled or (self._crew is not None and self._crew.pool.wanted()):
             raise Cancelled

@@ -282,7 +282,9 @@ def _plan(options: argparse.Namespace, learner: Learner) -> Plan:
         "time_limit_minutes": options.minutes,
         "max_output_tokens": options.answer_tokens,
     }
-    settings = load_settings({**limits, "temperature": options.temperature, "context_tokens": options.context})
+    sampling = {"temperature": options.temperature, "context_tokens": options.context}
+    spared = {"verdicts_ahead": False}  # while the policy writes the device is its own
+    settings = load_settings({**limits, **sampling, **spared})
     return Plan(
         tasks=tuple(_tasks(options.tasks, device, settings)),
         settings=settings,

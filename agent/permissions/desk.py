@@ -12,7 +12,7 @@ from agent.framing import spoken
 from agent.permissions.approvals import Approvals
 from agent.permissions.modes import MODES, Decision, Rules, decide
 from agent.permissions.question import last_sentence, question
-from agent.permissions.rules import parse_rule
+from agent.permissions.rules import Rule, parse_rule
 from agent.redact import Redactor
 from agent.stream import Stream
 from agent.tool_calls import ToolCall
@@ -70,6 +70,10 @@ class PermissionDesk:
                     return await self._ask(call, tool, decision)
         return decision.why if decision.effect == "deny" else ALLOWED
 
+    def lets(self, name: str) -> bool:
+        """Whether a tool's call that says no more than its name would run without a word of the developer's."""
+        return decide(self.mode, self._rules, self._approved(), name, {}, read_only=False).effect == "allow"
+
     def answer(self, call_id: str, scope: str, reason: str = "") -> None:
         """Take the developer's answer; one to a question that is not open is passed over."""
         if self._open is None or self._open[0].id != call_id or self._open[2].done():
@@ -89,9 +93,11 @@ class PermissionDesk:
             answered.set_result(_Answer("mode", decision.why))
 
     def _decide(self, call: ToolCall, tool: Tool) -> Decision:
-        approved = [*map(parse_rule, self._stream.state.allowed), *self._approvals.rules()]
         arguments = self._inside(call.arguments)
-        return decide(self.mode, self._rules, approved, call.name, arguments, read_only=tool.read_only)
+        return decide(self.mode, self._rules, self._approved(), call.name, arguments, read_only=tool.read_only)
+
+    def _approved(self) -> list[Rule]:
+        return [*map(parse_rule, self._stream.state.allowed), *self._approvals.rules()]
 
     async def _ask(self, call: ToolCall, tool: Tool, decision: Decision) -> str:
         arguments = self._inside(call.arguments)

@@ -3,6 +3,7 @@
 Whatever runs a reference or a candidate on a device does so under a lease. Loading, verifying and compiling share the
 device with other judges that do the same; timing has it alone. A lease is taken for one part of the work and never
 while the developer or the model thinks, and whoever came first has it first. It ends with the process that holds it.
+Work that nobody has asked for yet gives way to work that was asked for.
 
 A holder that stands still (stopped, frozen) past its lease's expiry is passed over. It learns that when it goes on, and
 so does whoever passed it over: both call the samples of that moment disturbed.
@@ -89,6 +90,7 @@ class Pool:
 
     Attributes:
         waited: Seconds waited for the device so far: nobody's fault, and in nobody's limit.
+        asked: Of work that nobody has asked for yet, what is set as soon as somebody does; null for all other work.
     """
 
     def __init__(self, device: str, task: str, check: Callable[[], None]) -> None:
@@ -97,7 +99,9 @@ class Pool:
         self._check = check
         self._lease: Lease | None = None
         self._mode = ""
+        self._ticket: Ticket | None = None
         self.waited = 0.0
+        self.asked: threading.Event | None = None
 
     @contextmanager
     def shared(self, part: str, doing: str, progress: Progress) -> Iterator[Lease]:
@@ -110,6 +114,15 @@ class Pool:
         """Have the device alone."""
         with self._hold(EXCLUSIVE, part, doing, progress) as lease:
             yield lease
+
+    def wanted(self) -> bool:
+        """Tell whether this work has to give way: nobody has asked for it yet, and somebody waits behind it."""
+        if self._ticket is None or self.asked is None:
+            return False
+        if self.asked.is_set():
+            self._ticket.insist()
+            return False
+        return self._ticket.wanted()
 
     @contextmanager
     def _hold(self, mode: str, part: str, doing: str, progress: Progress) -> Iterator[Lease]:
@@ -125,7 +138,7 @@ class Pool:
             try:
                 yield lease
             finally:
-                self._lease = None
+                self._lease = self._ticket = None
                 lease.end()
         except QueueStuck as stuck:
             raise EnvironmentFault(
@@ -138,7 +151,7 @@ class Pool:
 
     def _wait(self, queue: DeviceQueue, mode: str, part: str, doing: str, progress: Progress) -> Lease:
         work = f"{doing} {self._task}"
-        ticket = queue.enter(mode, work)
+        ticket = self._ticket = self._enter(queue, mode, work)
         started = looked = time.monotonic()
         told = ""
         try:
@@ -152,16 +165,20 @@ class Pool:
                 ticket.beat()
                 if time.monotonic() - looked > _LOST_SECONDS:  # it stood still, and others may have passed it over
                     ticket.close()
-                    ticket = queue.enter(mode, work)
+                    ticket = self._ticket = self._enter(queue, mode, work)
                 looked = time.monotonic()
             ticket.tell()
             if told:
                 progress(Stage(part, work))
         except BaseException:
+            self._ticket = None
             ticket.close()
             raise
         self.waited += time.monotonic() - started if told else 0.0
         return Lease(ticket)
+
+    def _enter(self, queue: DeviceQueue, mode: str, work: str) -> Ticket:
+        return queue.enter(mode, work, yields=self.asked is not None and not self.asked.is_set())
 
 
 def waiting_text(owner: Owner | None, more: int) -> str:

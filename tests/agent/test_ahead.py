@@ -1,4 +1,4 @@
-"""Which states are built ahead: what a call makes of a kernel as soon as it is whole, and the workspace after an answer."""
+"""What is begun ahead: a kernel's build as soon as its call is whole, build and verdict of the workspace after an answer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from agent import events as ev
-from agent.ahead import BuildsAhead
+from agent.ahead import WorkAhead
 from agent.state import SessionState
 from agent.store import SessionWriter
 from agent.stream import Stream
@@ -22,18 +22,22 @@ FILE = "kernels/a.cpp"
 
 
 class Session:
-    """A stream with a follower; ``begun`` holds the kernels of each build that it began."""
+    """A stream with a follower; ``begun`` holds the kernels of each build that it began, ``judged`` those of each verdict."""
 
     def __init__(self, folder: Path) -> None:
         self.begun: list[dict[str, str]] = []
+        self.judged: list[dict[str, str]] = []
         self.unasked = True
         self.workspace = Workspace.create(make_spec(folder), folder / "session" / "workspace")
         self.stream = Stream(SessionWriter(folder / "session"), os.open(os.devnull, os.O_WRONLY), SessionState())
-        places = Places(self.workspace)
-        self.stream.listeners.append(BuildsAhead(self.stream, places, self._begin, lambda: self.unasked).observe)
-
-    def _begin(self, files: Mapping[str, bytes]) -> None:
-        self.begun.append({path: data.decode() for path, data in files.items() if path.startswith("kernels/")})
+        ahead = WorkAhead(
+            self.stream,
+            Places(self.workspace),
+            build=lambda files: self.begun.append(_kernels(files)),
+            judge=lambda files: self.judged.append(_kernels(files)),
+            unasked=lambda: self.unasked,
+        )
+        self.stream.listeners.append(ahead.observe)
 
     def streams(self, *calls: tuple[str, dict[str, object]]) -> None:
         """Let an answer's calls stream in pieces of three characters."""
@@ -42,6 +46,10 @@ class Session:
             for start in range(0, len(text), 3):
                 piece = text[start : start + 3]
                 self.stream.emit(ev.Delta(turn=1, kind="tool", text=piece, call=number, name=name))
+
+
+def _kernels(files: Mapping[str, bytes]) -> dict[str, str]:
+    return {path: data.decode() for path, data in files.items() if path.startswith("kernels/")}
 
 
 @pytest.fixture
@@ -69,6 +77,7 @@ def test_a_kernel_is_built_when_its_call_is_whole_and_with_what_was_written_befo
         ("Check", {}),
     )
     assert session.begun == [{FILE: "one\n"}, {FILE: "two\n"}, {FILE: "two\n", "kernels/b.cpp": "three\n"}]
+    assert session.judged == []
 
 
 def test_pieces_of_several_calls_may_come_in_any_order_and_a_call_that_still_streams_begins_nothing(
@@ -104,11 +113,11 @@ def test_an_answer_that_was_cut_off_leaves_nothing_to_the_next(session: Session)
     assert session.begun[1:] == [{"kernels/b.cpp": "two\n"}]
 
 
-def test_after_the_calls_of_an_answer_the_workspace_is_built_as_it_is(session: Session) -> None:
+def test_after_the_calls_of_an_answer_the_workspace_is_built_and_judged_as_it_is(session: Session) -> None:
     session.stream.emit(make_turn("", ("Bash", {}), ("Bash", {})))
     (session.workspace.folder / FILE).write_text("by hand\n")
     for number in range(2):
         message = {"role": "tool", "tool_call_id": f"c{number}", "content": "done"}
-        assert session.begun == []
+        assert session.begun == session.judged == []
         session.stream.emit(ev.ToolFinished(call_id=f"c{number}", name="Bash", ok=True, message=message, seconds=0))
-    assert session.begun == [{FILE: "by hand\n"}]
+    assert session.begun == session.judged == [{FILE: "by hand\n"}]

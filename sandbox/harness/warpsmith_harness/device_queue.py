@@ -53,12 +53,16 @@ class Entry:
 
 @dataclass(frozen=True)
 class Owner:
-    """What a ticket says of its owner: process, user, what is worked on, and for how many seconds."""
+    """What a ticket says of its owner: process, user, what is worked on, and for how many seconds.
+
+    ``yields``: nobody has asked for that work yet, and it gives way to whoever waits for it.
+    """
 
     pid: int
     user: str
     work: str
     seconds: float
+    yields: bool = False
 
 
 class DeviceQueue:
@@ -86,10 +90,10 @@ class DeviceQueue:
         """Let go of the folder."""
         os.close(self._folder)
 
-    def enter(self, mode: str, work: str) -> Ticket:
+    def enter(self, mode: str, work: str, *, yields: bool = False) -> Ticket:
         """Take the next ticket; ``work`` says for what, to whoever has to wait for it."""
         with self._alone():
-            return self._enter(self.device, mode, work)
+            return self._enter(self.device, mode, work, yields=yields)
 
     def settle(self, devices: Sequence[Tuple[str, int]], work: str) -> Tuple[int, Ticket]:
         """Choose the device, of names with how busy each is, that fewest have chosen; return its place and a ticket."""
@@ -112,7 +116,8 @@ class DeviceQueue:
         try:
             told = json.loads(os.read(descriptor, _MOST_BYTES))
             seconds = max(0.0, time.time() - float(told["since"]))
-            return Owner(int(told["pid"]), _plain(told["user"]), _plain(told["work"]), seconds)
+            work = _plain(told["work"])
+            return Owner(int(told["pid"]), _plain(told["user"]), work, seconds, told.get("yields") is True)
         except (ValueError, KeyError, TypeError, OSError):
             return None
         finally:
@@ -123,13 +128,13 @@ class DeviceQueue:
         with contextlib.suppress(OSError):
             os.unlink(name, dir_fd=self._folder)
 
-    def _enter(self, device: str, mode: str, work: str) -> Ticket:
+    def _enter(self, device: str, mode: str, work: str, *, yields: bool = False) -> Ticket:
         number = max((int(match["number"]) for match in self._tickets(device)), default=0) + 1
         name = f"{device}.{number:012d}.{mode}"
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(name, flags, 0o644, dir_fd=self._folder)
         fcntl.flock(descriptor, fcntl.LOCK_EX)
-        return Ticket(self, Entry(name, number, mode, 0), descriptor, work)
+        return Ticket(self, Entry(name, number, mode, 0), descriptor, work, yields=yields)
 
     def _living(self, device: str) -> List[Entry]:
         found = [(match, self._touched(match.group())) for match in self._tickets(device)]
@@ -186,11 +191,12 @@ class Ticket:
         passed: Tickets before it that stand still and were passed over.
     """
 
-    def __init__(self, queue: DeviceQueue, entry: Entry, descriptor: int, work: str) -> None:
+    def __init__(self, queue: DeviceQueue, entry: Entry, descriptor: int, work: str, *, yields: bool) -> None:
         self._queue = queue
         self._entry = entry
         self._descriptor = descriptor  # -1 once it has left
         self._work = work
+        self._yields = yields
         self._seen: Dict[str, Tuple[int, float]] = {}
         self.passed: List[Entry] = []
         self.tell()
@@ -204,6 +210,7 @@ class Ticket:
             "work": self._work[:_LONGEST_TEXT],
             "since": time.time(),
             "expiry": self._queue.expiry,
+            "yields": self._yields,
         }
         body = json.dumps(told).encode()
         os.ftruncate(self._descriptor, 0)
@@ -213,10 +220,21 @@ class Ticket:
         """Show that its owner is not standing still."""
         os.utime(self._descriptor)
 
+    def insist(self) -> None:
+        """Give way no longer: somebody has asked for this work by now."""
+        if self._yields:
+            self._yields = False
+            self.tell()
+
+    def wanted(self) -> bool:
+        """Tell whether somebody waits behind it whose work was asked for."""
+        behind = [e for e in self._queue.entries() if e.number > self._entry.number and e.mode in self._in_its_way()]
+        owners = [self._queue.owner(entry) for entry in behind]
+        return any(owner is None or not owner.yields for owner in owners)
+
     def ahead(self) -> List[Entry]:
         """Return the tickets that have to be waited for, and pass over those that stand still; empty: it is its turn."""
-        modes = (EXCLUSIVE,) if self._entry.mode == SHARED else (SHARED, EXCLUSIVE)
-        before = [e for e in self._queue.entries() if e.number < self._entry.number and e.mode in modes]
+        before = [e for e in self._queue.entries() if e.number < self._entry.number and e.mode in self._in_its_way()]
         self.passed = [entry for entry in before if self._stands_still(entry)]
         return [entry for entry in before if entry not in self.passed]
 
@@ -237,6 +255,10 @@ class Ticket:
         self._queue.remove(self._entry.name)
         os.close(self._descriptor)
         self._descriptor = -1
+
+    def _in_its_way(self) -> Tuple[str, ...]:
+        """Return the modes that cannot be on the device beside its own."""
+        return (EXCLUSIVE,) if self._entry.mode == SHARED else (SHARED, EXCLUSIVE)
 
     def _stands_still(self, entry: Entry) -> bool:
         now = time.monotonic()
@@ -281,7 +303,7 @@ class SpareTime:
 
     def _enter(self) -> bool:
         try:
-            self._ticket = self._queue.enter(SHARED, self._work)
+            self._ticket = self._queue.enter(SHARED, self._work, yields=True)
         except QueueStuck:
             return False
         return True

@@ -193,6 +193,26 @@ def test_preparing_ahead_is_in_nobodys_way(folder: Path) -> None:
     queue.close()
 
 
+def test_what_nobody_asked_for_gives_way_to_what_was_asked_for_and_to_nothing_else(folder: Path) -> None:
+    queue = DeviceQueue(folder, "gpu")
+    unasked = queue.enter(EXCLUSIVE, "timing", yields=True)
+    also_unasked = queue.enter(EXCLUSIVE, "timing", yields=True)
+    assert not unasked.wanted()
+    asked = queue.enter(SHARED, "verifying")
+    assert unasked.wanted()
+    assert also_unasked.wanted()
+    asked.close()
+    assert not unasked.wanted()
+    also_unasked.insist()
+    assert unasked.wanted()
+    sharing = queue.enter(SHARED, "verifying", yields=True)
+    beside = queue.enter(SHARED, "verifying")
+    assert not sharing.wanted()
+    for ticket in (unasked, also_unasked, sharing, beside):
+        ticket.close()
+    queue.close()
+
+
 def test_whoever_comes_later_chooses_another_device(folder: Path) -> None:
     queue = DeviceQueue(folder, "any")
     devices = [("first", 0), ("second", 30), ("third", 10)]

@@ -1,0 +1,56 @@
+"""A quick verdict that was begun before anyone asked for it, and what it was good for."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from sandbox.judge import Judge
+from sandbox.progress import Progress, Stage
+from sandbox.verdict import Verdict
+
+
+class Unasked:
+    """What the judge does with one state of the workspace while the model thinks.
+
+    It gives way to whoever waits for the device, and tells nothing of its progress, until somebody asks for it.
+
+    Args:
+        files: The state.
+        progress: Told of the progress from then on.
+
+    Attributes:
+        task: Returns the verdict; null where another session of the search has one.
+    """
+
+    task: asyncio.Task[Verdict | None]
+
+    def __init__(self, files: Mapping[str, bytes], progress: Progress) -> None:
+        self.files = dict(files)
+        self._progress = progress
+        self._asked = threading.Event()
+        self._began = self._ended = 0.0
+
+    def ask(self) -> None:
+        """Somebody asks for it: it gives way no longer."""
+        self._asked.set()
+
+    @property
+    def seconds(self) -> float:
+        """How long the judge has worked on it so far."""
+        return (self._ended or time.monotonic()) - self._began if self._began else 0.0
+
+    def judge(self, judge: Judge, folder: Path, cancel: threading.Event) -> Verdict:
+        """Do it, in the judge's thread."""
+        self._began = time.monotonic()
+        try:
+            return judge.check(folder, "quick", self._tell, cancel, asked=self._asked)
+        finally:
+            self._ended = time.monotonic()
+
+    def _tell(self, stage: Stage) -> None:
+        if self._asked.is_set():
+            self._progress(stage)
