@@ -1,6 +1,6 @@
 """Side-by-side timings against the budgets of the design, printed as a table of seconds and ratios.
 
-    python -m tests.bench [--device cpu|cuda] [--only verdict calls landed paint session isolation]
+    python -m tests.bench [--device cpu|cuda] [--only verdict thinking calls landed paint session isolation]
 
 Nothing here passes or fails: times depend on the machine, so both sides run in the same minute and ratios are read.
 """
@@ -19,10 +19,11 @@ Bench = Callable[[str], Iterator[Row]]
 
 def main() -> int:
     """Run the chosen benches and print their rows as they come."""
-    from tests.bench import calls, engine, isolation, landed, screen, verdict
+    from tests.bench import calls, engine, isolation, landed, screen, thinking, verdict
 
     benches: dict[str, Bench] = {
         "verdict": verdict.rows,
+        "thinking": thinking.rows,
         "calls": calls.rows,
         "landed": landed.rows,
         "paint": screen.rows,
