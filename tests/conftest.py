@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from sandbox.machine.devices import list_gpus
+from sandbox.timing.patience import VARIABLE as PATIENCE
 
 # The same examples in every run, however slowly a busy machine makes them; other ones where another seed is asked for.
 settings.register_profile(
@@ -49,6 +50,21 @@ def resting_threads() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OMP_WAIT_POLICY", "passive")
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_patience() -> Iterator[None]:
+    """Let verdicts take times as they come: other tests always run meanwhile, and waiting for them to end is in vain."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(PATIENCE, "0")
+        yield
+
+
+@pytest.fixture(autouse=True)
+def patience_alone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let verdicts wait for a quieter machine as they usually do, in tests about times."""
+    if request.node.get_closest_marker("alone") or request.node.get_closest_marker("gpu"):
+        monkeypatch.delenv(PATIENCE)
 
 
 def skip_if_disturbed(disturbed: str) -> None:

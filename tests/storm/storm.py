@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import re
 import time
@@ -14,6 +15,7 @@ from sandbox.errors import EnvironmentFault, WarpsmithError
 from sandbox.isolation import best_isolation
 from sandbox.judge import Judge
 from sandbox.judge_limits import GIBIBYTE, JudgeLimits, TierLimits
+from sandbox.timing.patience import VARIABLE as PATIENCE
 from sandbox.verdict import GuardReport, Verdict
 from tests.scale_task import reference, write_candidate, write_task
 from tests.storm.disturbance import SIGNALS, TARGETS, Disturbance, Hand, draw
@@ -114,7 +116,7 @@ class Storm:
         """Yield what came of each strike, until all are done or the time is up."""
         unguarded = mock.patch("sandbox.trial.check_source", return_value=GuardReport(ok=True))
         # A busy machine disturbs the times; here it is enough that a verdict says so.
-        once = mock.patch("sandbox.timing.timekeeper._WAITS", {"quick": (), "full": ()})
+        once = mock.patch.dict(os.environ, {PATIENCE: "0"})
         with self._judge, unguarded, once:
             for number, strike in enumerate(strikes):
                 if time.monotonic() > deadline:

@@ -52,12 +52,6 @@ READ = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Take what a busy machine disturbed as it is: nothing here is about a time, and drawing it again is half of all."""
-    monkeypatch.setattr("sandbox.timing.timekeeper._WAITS", {"quick": (), "full": ()})
-
-
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.xdist_group(f"honest-{HONEST[name].task}")) for name in JUDGED]
 )

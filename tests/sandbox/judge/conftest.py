@@ -26,13 +26,6 @@ BRIEF = replace(LIMITS, full=replace(LIMITS.full, placements=1))
 """For full verdicts that are looked at for what they verify, and not for what they time."""
 
 
-@pytest.fixture(autouse=True)
-def drawn_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Take what a busy machine disturbed as it is, but for tests that look at times: drawing it again is half of their time."""
-    if request.node.get_closest_marker("alone") is None:
-        monkeypatch.setattr("sandbox.timing.timekeeper._WAITS", {"quick": (), "full": ()})
-
-
 @pytest.fixture
 def candidate(tmp_path: Path) -> Write:
     """Write a workspace of the shared task and return its folder."""

@@ -42,7 +42,7 @@ def report(monkeypatch: pytest.MonkeyPatch, *quiet: bool) -> ProfileReport:
     spec: Any = SimpleNamespace(judged_by="device")
     keeper = Given(crew, spec, "full", JudgeLimits(), lambda _: None)
     keeper.quiet = list(quiet)
-    return keeper.time_candidate(lambda: None).report  # type: ignore[arg-type, return-value]  # no worker is started
+    return keeper.time_candidate(lambda: None, lambda _: None).report  # type: ignore[arg-type, return-value]  # no worker is started
 
 
 @pytest.mark.parametrize(
