@@ -25,7 +25,7 @@ from sandbox.progress import Progress
 from sandbox.task import TaskSpec
 from sandbox.timing.gpu_watch import DeviceWatch, LeasedWatch, watch_device
 from sandbox.wire import HARNESS, Message, device_name, sweep_control_groups
-from sandbox.workers import CandidateFailed, TransportFailed, Worker, WorkerDied, Zygote
+from sandbox.workers import CandidateFailed, TransportFailed, Worker, WorkerDied, Zygote, make_ready
 
 _SHARED_VARIABLES = ("CUDA_", "GOMP_", "KMP_", "LD_LIBRARY_PATH", "MKL_", "NVIDIA_", "OMP_", "PYTORCH_", "TORCH_")
 """Variables that times depend on: a worker gets them as the bench does, and nothing else of the developer's."""
@@ -174,6 +174,29 @@ class Crew:
             variables: Environment variables beside the usual ones.
             writable: Other folders that it may write to.
         """
+        return self._start_workers(1, candidate, extensions, variables, writable)[0]
+
+    def ready_workers(
+        self,
+        count: int,
+        candidate: Sequence[Path],
+        extensions: Path | None,
+        variables: Mapping[str, str],
+        writable: Sequence[Path] = (),
+    ) -> list[Worker]:
+        """Start such workers beside each other, each with its device ready; they stand idle until they are asked something."""
+        workers = self._start_workers(count, candidate, extensions, variables, writable)
+        make_ready(workers, self._limits.load_seconds)
+        return workers
+
+    def _start_workers(
+        self,
+        count: int,
+        candidate: Sequence[Path],
+        extensions: Path | None,
+        variables: Mapping[str, str],
+        writable: Sequence[Path],
+    ) -> list[Worker]:
         if self._zygote is None or not self._zygote.alive:
             self.open()
         assert self._zygote is not None  # open() made it
@@ -183,7 +206,8 @@ class Crew:
             ninja = find_ninja().parent
             kept = {"TORCH_EXTENSIONS_DIR": str(extensions), "PATH": f"{self.programs}:{ninja}"}
             cell = self.cell([*candidate, ninja], [extensions, *writable], {**variables, **kept})
-        return self._zygote.start_worker(self._isolation.worker_cell(cell), self._limits.open_seconds)
+        cells = [self._isolation.worker_cell(cell) for _ in range(count)]
+        return self._zygote.start_workers(cells, self._limits.open_seconds)
 
     def build(
         self, kernels: Path, progress: Progress, cancel: threading.Event | None, flags: ExtraFlags | None = None

@@ -52,7 +52,7 @@ from sandbox.verifying import (
     describe_failure,
     failed_case,
 )
-from sandbox.workers import CandidateFailed, TransportFailed, Worker, WorkerDied
+from sandbox.workers import CandidateFailed, TransportFailed, Worker, WorkerDied, stop_all
 
 _CALLS_AN_ANSWER = 4
 _CROWDED_CASES = {"quick": 2, "full": 3}
@@ -130,6 +130,7 @@ class Trial:
         self._guard: GuardReport | None = None
         self._verify: VerifyReport | None = None
         self._profile: ProfileReport | None = None
+        self._ready: list[Worker] = []
         self._seconds: dict[str, float] = {}
         self._started = time.monotonic()
         self._waited = crew.pool.waited
@@ -214,7 +215,7 @@ class Trial:
         with self._part("profile", "timing"):
             keeper = Timekeeper(self._crew, self._spec, self._tier, self._limits, self._progress)
             try:
-                outcome = keeper.time_candidate(self.start_worker)
+                outcome = keeper.time_candidate(self.start_worker, self._ready_workers)
             except WorkerDied as died:
                 self._forgive(died)
                 self._add_findings(tuple(death_findings(died.death)))
@@ -223,6 +224,9 @@ class Trial:
                 return self._fail(f"while being timed, {describe_failure(failure)}")
             except LoadFailed as failure:
                 return self._fail(str(failure))
+            finally:
+                stop_all(self._ready)
+                self._ready = []
         self._add_cases(outcome.cases)
         self._add_findings(outcome.findings)
         built = () if self._build is None else self._build.kernels
@@ -230,21 +234,15 @@ class Trial:
         return self._passed()
 
     def start_worker(self, variables: Mapping[str, str] | None = None) -> Worker:
-        """Start a worker and load the candidate in it; raises ``LoadFailed``."""
-        library = [] if self._manifest is None else [Path(self._manifest["library"])]
-        if not all(file.exists() for file in library):
-            raise ProcessLost("Its compiled kernels were removed meanwhile.")
-        folder = self._landed or self._snapshot
-        readable, writable, given = [folder, *library], [], dict(variables or {})
-        if self._triton is not None:
-            readable, writable = [*readable, self._triton.compiler], [self._triton.cache]
-            given |= self._triton.variables
-        worker = self._crew.start_worker(readable, self._extensions, given, writable)
+        """Load the candidate in a worker, one that is ready or a new one; raises ``LoadFailed``."""
+        worker = (
+            self._ready.pop() if self._ready and not variables else self._crew.start_worker(*self._given(variables))
+        )
         before = worker.family()
         self._mapped = executable(before)
         request = {
             "op": "load",
-            "folder": str(folder),
+            "folder": str(self._landed or self._snapshot),
             "landed": self._spec.kernels_module if self._landed else "",
             "kernels": kernels_name(self._spec),
             "manifest": self._manifest,
@@ -266,6 +264,21 @@ class Trial:
             raise
         self._add_findings(tuple(left_running(worker.family(), before)))
         return worker
+
+    def _ready_workers(self, count: int) -> None:
+        """Start the workers of the placements to come, before anything is timed: none of them has the candidate yet."""
+        self._ready = self._crew.ready_workers(count, *self._given(None))
+
+    def _given(self, variables: Mapping[str, str] | None) -> tuple[list[Path], Path | None, dict[str, str], list[Path]]:
+        """Return what a worker is given of the candidate, see ``Crew.start_worker``."""
+        library = [] if self._manifest is None else [Path(self._manifest["library"])]
+        if not all(file.exists() for file in library):
+            raise ProcessLost("Its compiled kernels were removed meanwhile.")
+        readable, given = [self._landed or self._snapshot, *library], dict(variables or {})
+        if self._triton is None:
+            return readable, self._extensions, given, []
+        readable.append(self._triton.compiler)
+        return readable, self._extensions, {**given, **self._triton.variables}, [self._triton.cache]
 
     def _verification(self) -> Verification:
         amount = self._limits.quick if self._tier == "quick" else self._limits.full

@@ -125,8 +125,20 @@ class Zygote:
             self._ready = self._next(timeout)
         return self._ready
 
-    def start_worker(self, cell: Mapping[str, Any], timeout: float) -> Worker:
-        """Fork a worker into a cell and wait until it serves."""
+    def start_workers(self, cells: Sequence[Mapping[str, Any]], timeout: float) -> list[Worker]:
+        """Fork a worker into each cell, beside each other, and wait until all of them serve."""
+        workers: list[Worker] = []
+        try:
+            workers.extend(self._fork(cell, timeout) for cell in cells)
+            for worker in workers:
+                worker.await_ready(timeout)
+        except BaseException:
+            stop_all(workers)
+            raise
+        return workers
+
+    def _fork(self, cell: Mapping[str, Any], timeout: float) -> Worker:
+        """Fork a worker; it is still on its way into its cell."""
         fresh = bool(self.await_ready(timeout)["fresh"])
         number = next(_NUMBERS)
         ours, theirs = pair()
@@ -143,12 +155,10 @@ class Zygote:
         try:
             while number not in self._pids:
                 self._handle(self._next(timeout))
-            worker = Worker(self, number, self._pids[number], Channel(ours, ANSWER_BYTES), log, self._check)
-            worker.await_ready(timeout)
         except Cancelled:
             self.kill(number)
             raise
-        return worker
+        return Worker(self, number, self._pids[number], Channel(ours, ANSWER_BYTES), log, self._check)
 
     def exit_status(self, worker: int) -> int | None:
         """Return the wait status of an ended worker, or None while it runs; takes in what the zygote has told."""
@@ -234,6 +244,10 @@ class Worker:
         The candidate lives in the process that answers, and may write to the same channel. So a request has a number
         that nobody can know before, and whatever comes beside its one answer ends the worker.
         """
+        return self.answer(self.send(request, timeout, descriptors), timeout)
+
+    def send(self, request: Message, timeout: float, descriptors: Sequence[int] = ()) -> int:
+        """Send one request and return its number; ``answer`` waits for what comes of it."""
         number = secrets.randbits(52)
         if self._channel.ready(0):
             self._receive(timeout)
@@ -244,6 +258,10 @@ class Worker:
             raise self._died() from error
         except ChannelTimeout as error:
             raise self._ended(f"did not finish within {timeout:.0f} s: it reads nothing") from error
+        return number
+
+    def answer(self, number: int, timeout: float) -> Message:
+        """Return the answer to the request of a number."""
         answer = self._receive(timeout)
         if answer.get("id") != number:
             raise self._ended("answered what it was not asked", FORGED)
@@ -342,6 +360,30 @@ class Worker:
         if os.WIFEXITED(status) and os.WEXITSTATUS(status) == TAMPERED:
             return WorkerDied(Death(_tampering(log), log, rule="tampering"))
         return WorkerDied(Death(_ending(status), log, killed))
+
+
+def make_ready(workers: Sequence[Worker], timeout: float) -> None:
+    """Let workers without a candidate use their device for the first time, beside each other.
+
+    Raises:
+        ProcessLost: One could not; all of them are ended.
+    """
+    try:
+        asked = [(worker, worker.send({"op": "probe"}, timeout)) for worker in workers]
+        for worker, number in asked:
+            worker.answer(number, timeout)
+    except (WorkerDied, CandidateFailed, TransportFailed) as failure:
+        stop_all(workers)
+        raise ProcessLost(f"A worker without a candidate could not use its device: {failure}") from failure
+    except BaseException:
+        stop_all(workers)
+        raise
+
+
+def stop_all(workers: Sequence[Worker]) -> None:
+    """End workers with everything they started."""
+    for worker in workers:
+        worker.stop()
 
 
 def _tampering(log: str) -> str:

@@ -66,8 +66,12 @@ class Timekeeper:
         self._failed: dict[str, str] = {}
         self._waits = waits(tier)
 
-    def time_candidate(self, start_worker: Callable[[], Worker]) -> Timed:
+    def time_candidate(self, start_worker: Callable[[], Worker], make_ready: Callable[[int], None]) -> Timed:
         """Draw the tier's placements, more while the next reward is undecided, and one more where the gain is large.
+
+        Args:
+            start_worker: Starts the worker of a placement.
+            make_ready: Told how many will be wanted, before anything is timed: several at once start in the time of one.
 
         Raises:
             WorkerDied, CandidateFailed: The candidate failed while it was timed.
@@ -77,6 +81,8 @@ class Timekeeper:
         dropped: list[PlacementTimes] = []
         notes: list[str] = []
         with self._leased() as watch:
+            if not self._crew.crowded:  # there the device has room for one
+                make_ready(self._amount.placements)
             started = time.monotonic()
             while not placements or self._goes_on(placements, modes, started):
                 self._draw(placements, start_worker, modes, watch)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,7 @@ from sandbox.timing.cpu_watch import CpuWatch
 from sandbox.timing.event_cost import event_cost
 from sandbox.timing.profiling import GRAPH
 from sandbox.verdict import Verdict
+from sandbox.workers import Worker, Zygote
 from tests.sandbox.judge.conftest import LIMITS
 from tests.scale_task import Write, write_task
 
@@ -71,6 +73,23 @@ def test_more_placements_are_drawn_while_the_reward_is_undecided(
     assert any("1 of them drawn because" in note for note in verdict.profile.notes)
     monkeypatch.setattr("sandbox.timing.timekeeper.undecided", lambda _: "eager")
     assert_timed(judge.check(candidate()), 4)
+
+
+def test_the_workers_of_all_placements_are_ready_before_the_first_is_timed(
+    judge: Judge, candidate: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[int] = []
+    usual = Zygote.start_workers
+
+    def counted(zygote: Zygote, cells: Sequence[Mapping[str, Any]], timeout: float) -> list[Worker]:
+        started.append(len(cells))
+        return usual(zygote, cells, timeout)
+
+    monkeypatch.setattr(Zygote, "start_workers", counted)
+    monkeypatch.setattr("sandbox.timing.timekeeper.undecided", lambda _: "")
+    verdict = judge.check(candidate())
+    assert verdict.correct, verdict.reason
+    assert started[:2] == [1, 2], "one to verify, then those of both placements"
 
 
 def test_a_full_profile_of_a_task_judged_by_latency(judge: Judge, candidate: Write) -> None:
