@@ -1,15 +1,19 @@
 """Side-by-side timings against the budgets of the design, printed as a table of seconds and ratios.
 
-    python -m tests.bench [--device cpu|cuda] [--only verdict thinking calls landed paint session isolation]
+    python -m tests.bench [--device cpu|cuda] [--only verdict thinking calls landed paint session isolation] [--json FILE]
 
-Nothing here passes or fails: times depend on the machine, so both sides run in the same minute and ratios are read.
+Each row is printed, and with ``--json`` written as a line of a file, the moment it is known. Nothing here passes or fails:
+times depend on the machine, so both sides run in the same minute and ratios are read.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
 
 from sandbox.machine.devices import resolve_device
 from tests.bench.row import Row
@@ -33,12 +37,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--only", nargs="*", choices=list(benches), default=list(benches))
+    parser.add_argument("--json", type=Path, metavar="FILE", help="append each row to this file, a JSON object a line")
     options = parser.parse_args()
     device = resolve_device(options.device)
     print(f"{'what':44} {'ours':>13} {'budget':>10} {'usual':>12} {'usual/ours':>8}")
     for name in options.only:
         for row in benches[name](device):
             print(row.text(), flush=True)
+            if options.json:
+                with options.json.open("a") as file:
+                    file.write(json.dumps({"bench": name, "device": device, **asdict(row)}) + "\n")
     return 0
 
 

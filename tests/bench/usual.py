@@ -36,6 +36,8 @@ def main(device: str) -> dict[str, float]:
     spec.loader.exec_module(reference)
     model = reference.Model(*reference.get_init_inputs()).to(device)
     cuda = device != "cpu"
+    if cuda:
+        torch.cuda.set_device(device)  # the kernel is launched on the current one
     kernel = (TASK / ("kernels_cuda/bias_gelu_scale.cu" if cuda else "kernels_cpu/bias_gelu_scale.cpp")).read_text()
     source = BINDING.format(kernel=kernel, stream=", 0" if cuda else "")
     declaration = "torch::Tensor fused(torch::Tensor x, torch::Tensor bias, double scale);"

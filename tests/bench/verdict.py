@@ -7,8 +7,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 from sandbox.build import build_kernels
@@ -19,45 +20,59 @@ from sandbox.verdict import Tier, Verdict
 from tests.bench.row import Row
 from tests.bench.workspace import bench_task, edit, make_workspace
 
-THINKING = 3.0
-"""Seconds between an edit and its Check: what follows the edit in the answer streams, or the model thinks."""
-
 
 def rows(device: str) -> Iterator[Row]:
-    """Build, judge, and run the usual evaluation, all in this minute."""
-    script = Path(__file__).with_name("usual.py")
-    usual = json.loads(subprocess.run([sys.executable, str(script), device], capture_output=True, check=True).stdout)
+    """Open a judge and compile the baselines, then build and judge edit after edit, beside the usual evaluation."""
     cuda = device != "cpu"
-    with tempfile.TemporaryDirectory(prefix="warpsmith-bench-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="warpsmith-bench-") as scratch, _usual_way(device) as usual_way:
         folder = make_workspace(Path(scratch) / "candidate", device)
-        cache = Path(scratch) / "cache"
-        seconds = sorted(_build(folder, cache, device) for _ in range(5))[2]
-        yield Row(
-            "edit to a built operator",
-            seconds,
-            "s",
-            1.5 if cuda else 1.0,
-            usual["build"],
-            "median of 5; usual: load_inline",
-        )
-        with Judge(bench_task(device), isolation=best_isolation(), cache=cache, scratch=Path(scratch)) as judge:
-            began = time.perf_counter()
-            _judge(judge, folder, "quick")
-            yield Row("first quick verdict, baselines included", time.perf_counter() - began, "s")
+        store = Path(scratch) / "cache"
+        began = time.perf_counter()
+        with Judge(bench_task(device), isolation=best_isolation(), cache=store, scratch=Path(scratch)) as judge:
+            yield Row("opening a judge", time.perf_counter() - began, "s")
+            for tier in ("quick", "full"):
+                began = time.perf_counter()
+                _judge(judge, folder, tier)
+                yield Row(f"first {tier} verdict, its baselines included", time.perf_counter() - began, "s")
+            usual = usual_way()
+            seconds = sorted(_build(folder, store, device) for _ in range(5))[2]
+            note = "median of 5; usual: load_inline"
+            yield Row("edit to a built operator", seconds, "s", 1.5 if cuda else 1.0, usual["build"], note)
             quick = [_judge(judge, folder, "quick") for _ in range(3)]
             yield from _parts("quick verdict", quick, 3.0 if cuda else None, usual)
-            yield _built_ahead(judge, folder)
-            began = time.perf_counter()
-            _judge(judge, folder, "full")
-            yield Row("first full verdict, more baselines included", time.perf_counter() - began, "s")
             yield from _parts("full verdict", [_judge(judge, folder, "full")], 30.0 if cuda else None, usual)
 
 
-def _build(folder: Path, cache: Path, device: str) -> float:
+@contextmanager
+def _usual_way(device: str) -> Iterator[Callable[[], dict[str, float]]]:
+    """Run the usual evaluation; yield what returns its seconds.
+
+    On another GPU where there is one, while baselines are compiled here; to its end before anything else where there is not.
+    """
+    names = [f"cuda:{gpu.index}" for gpu in list_gpus()] if device != "cpu" else []
+    others = [name for name in names if name != device]
+    command = [sys.executable, str(Path(__file__).with_name("usual.py")), (others or [device])[0]]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+    @cache
+    def seconds() -> dict[str, float]:
+        told: dict[str, float] = json.loads(process.communicate()[0])
+        return told
+
+    try:
+        if not others:
+            seconds()
+        yield seconds
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _build(folder: Path, store: Path, device: str) -> float:
     edit(folder)
     arch = "cpu" if device == "cpu" else f"sm_{list_gpus()[0].sm}"
     began = time.perf_counter()
-    built = build_kernels(folder / "kernels", arch=arch, cache=cache, isolation=best_isolation())
+    built = build_kernels(folder / "kernels", arch=arch, cache=store, isolation=best_isolation())
     assert built.report.ok, built.report.diagnostics
     return time.perf_counter() - began
 
@@ -67,24 +82,6 @@ def _judge(judge: Judge, folder: Path, tier: Tier) -> Verdict:
     verdict = judge.check(folder, tier)
     assert verdict.correct, verdict.reason
     return verdict
-
-
-def _built_ahead(judge: Judge, folder: Path) -> Row:
-    """Ask for a verdict a while after the edit, as a model does, with the kernel built meanwhile and without."""
-    seconds: dict[bool, list[float]] = {True: [], False: []}
-    with ThreadPoolExecutor(max_workers=1) as thread:
-        for ahead in (True, False) * 3:
-            edit(folder)
-            if ahead:
-                thread.submit(judge.build_ahead, folder)
-            time.sleep(THINKING)
-            began = time.perf_counter()
-            verdict = thread.submit(judge.check, folder).result()
-            assert verdict.correct, verdict.reason
-            seconds[ahead].append(time.perf_counter() - began - verdict.seconds.waiting)
-    ours, usual = (sorted(seconds[ahead])[1] for ahead in (True, False))
-    note = f"median of 3; the model takes {THINKING:g} s from the edit to the Check; usual: without"
-    return Row("Check to a quick verdict, built ahead", ours, "s", None, usual, note)
 
 
 def _parts(name: str, verdicts: list[Verdict], budget: float | None, usual: dict[str, float]) -> Iterator[Row]:
