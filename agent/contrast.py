@@ -1,15 +1,19 @@
 """Contrast: two of the agent's own earlier variants side by side, with what the judge measured, before its next attempt.
 
-CUDA-L1 (arXiv 2507.14111) puts two earlier implementations with their scores into the prompt, drawn from different buckets of
-score, and asks why one is faster before it asks for the next. Here the variants are the session's own attempts, the scores
-are the judge's, and the choice is the same whenever it is made from the same attempts, so that a session can be told again.
+CUDA-L1 (arXiv 2507.14111) puts two earlier implementations with their scores into the prompt and asks why one is faster before
+it asks for the next. They are drawn from two buckets of score, a bucket the likelier the better its mean (a softmax), and in
+a bucket each is as likely. Here the variants are the session's own attempts and the scores are the judge's. One of the two is
+what the agent did last. The draw is seeded with what it is from, so that a session can be told again.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 from agent.ranking import best_of
 from agent.state import Judged
@@ -17,7 +21,9 @@ from agent.state import Judged
 LEAST_ATTEMPTS = 2
 """Contrast begins past the second attempt: before it there is nothing to compare."""
 CLEARLY = 1.1
-"""Variants whose ratios to eager differ by less than this factor are equally fast: of one bucket, as the paper calls it."""
+"""A bucket reaches from its fastest variant down to what is this factor slower."""
+TEMPERATURE = 0.2
+"""Of the softmax, in logarithms of ratios to eager: a bucket of twice the ratio is drawn 32 times as often."""
 _LONGEST = 6_000
 """Characters of code that are shown, about 2,000 tokens: what the model still remembers of its variants need not be whole."""
 _CONTEXT_LINES = 2
@@ -38,8 +44,8 @@ def contrast_of(
 ) -> Contrast | None:
     """Return the two variants to compare before the next attempt, or None where there is nothing new to learn.
 
-    A new best one is compared with the fastest that is clearly slower, and a new one that is clearly slower with the best: so
-    each verdict gives one comparison at most, and none where these two sources were compared before.
+    The last verdict's variant is compared with one drawn from the slower buckets where it is the best, and from the faster ones
+    where it is in a lower one than the best: so each verdict gives one comparison at most. Two sources are compared once.
 
     Args:
         judged: The session's attempts, in order.
@@ -48,17 +54,42 @@ def contrast_of(
     """
     scored = {_source(each): each for each in judged if each.verdict.reward is not None and _ratio(each) > 0}
     best = best_of(scored.values())
-    if len(judged) < LEAST_ATTEMPTS or best is None:
+    latest = scored.get(_source(judged[-1])) if len(judged) >= LEAST_ATTEMPTS else None
+    if best is None or latest is None:
         return None
-    latest = scored.get(_source(judged[-1]))
-    slower = [each for each in scored.values() if _ratio(each) * CLEARLY < _ratio(best)]
-    other = max(slower, key=_ratio, default=None) if latest is best else latest
-    if other is None or other not in slower:
+    buckets = _buckets(scored.values())
+    own = next(number for number, bucket in enumerate(buckets) if latest in bucket)
+    if latest is not best and best in buckets[own]:
         return None
     sources = {each.attempt: _source(each) for each in judged}
-    if {_source(other), _source(best)} in [{sources[number] for number in pair} for pair in shown]:
+    compared = [{sources[number] for number in pair} for pair in shown]
+    others = buckets[own + 1 :] if latest is best else buckets[:own]
+    new = [[each for each in bucket if {_source(each), _source(latest)} not in compared] for bucket in others]
+    other = _drawn([bucket for bucket in new if bucket], seed="\n".join(scored))
+    if other is None:
         return None
-    return Contrast((other.attempt, best.attempt), _text(other, best, files(other.files), files(best.files)))
+    slower, faster = sorted((other, latest), key=_ratio)
+    return Contrast((slower.attempt, faster.attempt), _text(slower, faster, files(slower.files), files(faster.files)))
+
+
+def _buckets(scored: Iterable[Judged]) -> list[list[Judged]]:
+    """Return variants in buckets of about equal speed, the fastest first."""
+    buckets: list[list[Judged]] = []
+    for each in sorted(scored, key=_ratio, reverse=True):
+        if buckets and _ratio(each) * CLEARLY >= _ratio(buckets[-1][0]):
+            buckets[-1].append(each)
+        else:
+            buckets.append([each])
+    return buckets
+
+
+def _drawn(buckets: Sequence[Sequence[Judged]], seed: str) -> Judged | None:
+    """Draw a bucket by the softmax of its mean, and a variant of it; None where there is none."""
+    if not buckets:
+        return None
+    weights = [math.exp(fmean(math.log(_ratio(each)) for each in bucket) / TEMPERATURE) for bucket in buckets]
+    chance = random.Random(seed)  # noqa: S311  # no secret
+    return chance.choice(chance.choices(buckets, weights)[0])
 
 
 def _source(judged: Judged) -> str:
