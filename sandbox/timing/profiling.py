@@ -139,7 +139,8 @@ class PlacementRun:
         if worker is not None and not on_gpu:  # a cold call hides that a warm one takes a fraction of it
             self._clocks["warm"] = HeldClock("warm", self._burst, queued=False, ran=lambda: ran(set(worker.family())))
         self._clocked = set(self._random.sample(range(_FIRST_ROUNDS), _CLOCKED_ROUNDS))
-        self._recalled = set(self._random.sample(range(_FIRST_ROUNDS), _RECALLED_ROUNDS))
+        self._recalled: set[int] = set()
+        self._recalled_last = False
 
     def run(self, seconds: float, extras: Extras = NO_EXTRAS) -> PlacementTimes:
         """Place, warm up, and take rounds until they are precise enough or the time is used.
@@ -155,7 +156,7 @@ class PlacementRun:
         times.device = {side: [] for side in self._sides}
         times.latency = {side: [] for side in self._sides}
         self._rounds(times, time.monotonic() + seconds)
-        if self._worker is not None and self._recalled:
+        if self._worker is not None and self._recalled_last:
             times.cases += [case for case in (self._batch(CANDIDATE, 1, keep=True)[1],) if case is not None]
         self._latencies(times)
         if extras.warm:
@@ -174,8 +175,9 @@ class PlacementRun:
             self._worker.freeze()
         self._bases, self._slots = len(placed["bases"]), placed["slots"]
         self._output_bytes = placed["output_bytes"]
-        if not placed["recallable"]:
-            self._recalled.clear()
+        recalls = placed["recalls"]
+        self._recalled = set(self._random.sample(range(_FIRST_ROUNDS), min(recalls, _RECALLED_ROUNDS)))
+        self._recalled_last = recalls > _RECALLED_ROUNDS
 
     def _warm_up(self) -> dict[str, str]:
         """Make every side warm at this placement's addresses; leave out baselines that fail there, and say why."""

@@ -1,11 +1,13 @@
 """A task whose tensors fill 60 % of the GPU, half of it outputs: judged, and never more of the GPU taken than there is.
 
-Run it alone on a GPU that nobody else uses: ``pytest tests/gpu/test_memory.py``. It takes some minutes.
+Run it alone on a GPU that nobody else uses: ``pytest -s tests/gpu/test_memory.py``. It takes some minutes: outputs cross through
+the host's memory, and so do inputs that fit on the device only once.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,15 +16,24 @@ import pytest
 from sandbox.errors import TaskError
 from sandbox.isolation import best_isolation
 from sandbox.judge import Judge
-from sandbox.judge_limits import JudgeLimits
+from sandbox.judge_limits import JudgeLimits, TierLimits
 from sandbox.machine.devices import gpu_of, list_gpus, nvml
+from sandbox.progress import Progress, Stage
+from sandbox.task import TaskSpec
+from sandbox.verdict import Verdict
 from tests.scale_task import reference, write_candidate, write_task
 
 pytestmark = pytest.mark.gpu
 
 COLUMNS = 16384
-LIMITS = JudgeLimits(bench_seconds=600.0, open_seconds=600.0, call_seconds=60.0, compile_seconds=0.0)
-"""Memory is looked at here; the compiler's own needs are the kinds' part."""
+LIMITS = JudgeLimits(
+    bench_seconds=600.0,
+    open_seconds=600.0,
+    call_seconds=60.0,
+    compile_seconds=0.0,
+    quick=TierLimits(cases=2, placements=1, profile_seconds=1.0, pairs=20, least_pairs=5),
+)
+"""Memory is looked at here: one placement needs as much as five, and the compiler's own needs are the kinds' part."""
 
 
 def rows_for(share: float) -> int:
@@ -51,6 +62,28 @@ class Peak:
             self.bytes = max(self.bytes, int(api.nvmlDeviceGetMemoryInfo(handle).used))
 
 
+def told() -> Progress:
+    """Print each stage with the seconds since now: where the time goes is what is asked when it runs out."""
+    started = time.monotonic()
+
+    def tell(stage: Stage) -> None:
+        print(f"{time.monotonic() - started:6.1f} s  {stage.part}: {stage.text}", flush=True)
+
+    return tell
+
+
+def judged(spec: TaskSpec, folder: Path, scratch: Path) -> Verdict:
+    with Judge(
+        spec,
+        isolation=best_isolation(),
+        cache=scratch / "cache",
+        scratch=scratch / "scratch",
+        progress=told(),
+        limits=LIMITS,
+    ) as judge:
+        return judge.check(folder)
+
+
 @pytest.fixture
 def peak() -> Iterator[Peak]:
     found = Peak()
@@ -61,10 +94,7 @@ def peak() -> Iterator[Peak]:
 def test_a_task_of_60_percent_of_the_gpu_is_judged(tmp_path: Path, peak: Peak) -> None:
     spec = write_task(tmp_path, reference(rows_for(0.6), COLUMNS), device="cuda:0")
     folder = write_candidate(tmp_path / "candidate", suffix=".cu")
-    with Judge(
-        spec, isolation=best_isolation(), cache=tmp_path / "cache", scratch=tmp_path / "scratch", limits=LIMITS
-    ) as judge:
-        verdict = judge.check(folder)
+    verdict = judged(spec, folder, tmp_path)
     assert verdict.correct, verdict.reason
     assert verdict.verify is not None
     assert any("the oracle holds 16 of" in note for note in verdict.verify.notes)
@@ -86,10 +116,7 @@ def test_inputs_that_fit_only_once_wait_in_the_hosts_memory(tmp_path: Path) -> N
     folder = tmp_path / "candidate"
     folder.mkdir()
     (folder / "model_new.py").write_text(source.replace("class Model(", "class ModelNew("))
-    with Judge(
-        spec, isolation=best_isolation(), cache=tmp_path / "cache", scratch=tmp_path / "scratch", limits=LIMITS
-    ) as judge:
-        verdict = judge.check(folder)
+    verdict = judged(spec, folder, tmp_path)
     assert verdict.correct, verdict.reason
 
 

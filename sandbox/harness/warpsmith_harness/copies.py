@@ -23,6 +23,8 @@ from warpsmith_harness.variants import Skipped, Variant, Variants
 _QUESTIONS_AHEAD = 5
 _AHEAD_SHARE_OF_MEMORY = 0.05
 _ROW_SHARE_OF_MEMORY = 0.15
+_RECALLS = 3
+"""Timed calls of a placement whose outputs are compared."""
 
 
 class Copies:
@@ -113,7 +115,7 @@ class Copies:
             bases=[notes[start : start + width] for start in range(0, len(flat), width)],
             state=dict(zip(own, notes[len(flat) :])),
             slots=placement.arena.slots,
-            recallable=not self._mutates,
+            recalls=0 if self._mutates else _RECALLS,
             rollable=placement.rollable,
             lent=False,
             output_bytes=sum(tensor.numel() * tensor.element_size() for tensor in outputs.expected),

@@ -37,11 +37,13 @@ from warpsmith_harness.room import USABLE, Sizes, flat_outputs
 from warpsmith_harness.sharing import Sharing
 from warpsmith_harness.supply import Answer, judge, uncompared
 from warpsmith_harness.timing import Call, Stopwatch
-from warpsmith_harness.transport import ALIGNMENT, Note, span
+from warpsmith_harness.transport import ALIGNMENT, Note, span, touch
 
 _COPY_SHARE = 0.02
 _ROLL = 0.37
 _NOBODY = -1
+_RECALLS = 1
+"""Timed calls of a placement whose outputs are compared: each has to cross through the host's memory, which takes seconds."""
 
 
 class Crowd:
@@ -105,7 +107,7 @@ class Crowd:
         tidy(self._task.device)
         self._arena = LentArena(self._lent, self._structure, rollable)
         answer.update(
-            bases=[answer["inputs"]], slots=1, recallable=True, rollable=rollable, output_bytes=self._sizes.outputs
+            bases=[answer["inputs"]], slots=1, recalls=_RECALLS, rollable=rollable, output_bytes=self._sizes.outputs
         )
         return answer, descriptors
 
@@ -199,7 +201,9 @@ class Crowd:
         if self._fits_twice():
             return tensors, structure
         for index, tensor in enumerate(tensors):
-            memory = tensor.as_strided((span(tensor),), (1,)).cpu()
+            memory = torch.empty(span(tensor), dtype=tensor.dtype)
+            touch(memory.data_ptr(), memory.numel() * memory.element_size())
+            memory.copy_(tensor.as_strided((span(tensor),), (1,)))
             tensors[index] = memory.as_strided(tensor.shape, tensor.stride())
         return tensors, structure
 

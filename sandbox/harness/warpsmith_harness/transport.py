@@ -13,6 +13,7 @@ import ctypes
 import fcntl
 import mmap
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence
 
@@ -22,6 +23,9 @@ ALIGNMENT = 256
 _COPY_DEFAULT = 4
 _LAZY_PEER_ACCESS = 1
 _IPC_HANDLE_BYTES = 64
+_TOUCHED_BYTES = 1024 * 1024 * 1024
+_TOUCHED_AT_ONCE = 64 * 1024 * 1024
+_TOUCHING_THREADS = 16
 _DEVICE_BLOCK = 2 * 1024 * 1024
 """The driver cuts smaller allocations out of blocks of this size, and sharing one of them shares the whole block."""
 
@@ -67,6 +71,8 @@ class HostRegion(Region):
         self._map = mmap.mmap(self._descriptor, size)
         self._view = (ctypes.c_char * size).from_buffer(self._map)
         super().__init__(ctypes.addressof(self._view), size)
+        if descriptor is None:
+            touch(self.address, size)
 
     def descriptors(self) -> List[int]:
         """Return the file's descriptor."""
@@ -264,6 +270,20 @@ def cuda_runtime() -> Any:
             raise TransportError("torch has loaded no libcudart")
         _RUNTIME.append(ctypes.CDLL(sorted(loaded)[0]))
     return _RUNTIME[0]
+
+
+def touch(address: int, size: int) -> None:
+    """Fill much new memory of the host with zeros, on several threads.
+
+    The system finds memory when it is first written to, page after page: for one thread that takes longer than a copy
+    between the device and memory that is there. Little memory is left as it is.
+    """
+    if size < _TOUCHED_BYTES:
+        return
+    starts = range(0, size, _TOUCHED_AT_ONCE)
+    with ThreadPoolExecutor(max_workers=min(_TOUCHING_THREADS, os.cpu_count() or 1)) as threads:
+        for _ in threads.map(lambda at: ctypes.memset(address + at, 0, min(_TOUCHED_AT_ONCE, size - at)), starts):
+            pass
 
 
 def _sealed_file(size: int) -> int:

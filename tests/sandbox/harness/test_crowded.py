@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from warpsmith_harness import transport
 from warpsmith_harness.lent import LentArena, contents_sum, exchange
 from warpsmith_harness.problems import TaskProblem
 from warpsmith_harness.room import Sizes, accept_rows, measure
@@ -114,3 +115,12 @@ def test_memory_of_others_is_a_tensor_without_being_copied() -> None:
     assert transposed.stride() == (1, 4)
     del there, transposed
     region.close()
+
+
+def test_much_memory_is_zeros_to_its_end_and_no_further(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "_TOUCHED_BYTES", 1)
+    monkeypatch.setattr(transport, "_TOUCHED_AT_ONCE", 1000)
+    memory = torch.full((2600,), 7, dtype=torch.uint8)
+    transport.touch(memory.data_ptr(), 2500)
+    assert not memory[:2500].any()
+    assert (memory[2500:] == 7).all()

@@ -32,7 +32,7 @@ class ScriptedBench:
     def ask(self, request: dict[str, Any], _: float) -> tuple[dict[str, Any], list[int]]:
         self.asked.append(request)
         if request["op"] == "place":
-            return {"bases": [[], []], "slots": 2, "output_bytes": 64, "recallable": True}, []
+            return {"bases": [[], []], "slots": 2, "output_bytes": 64, "recalls": 3}, []
         if request["op"] == "empty":
             return {"us": [EVENTS] * request["count"]}, []
         side, kind = request["side"], request["kind"]
