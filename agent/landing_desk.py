@@ -15,6 +15,7 @@ from agent.state import Judged
 from agent.stream import Stream
 from agent.undo_desk import UndoDesk
 from sandbox.errors import LandingRefused
+from sandbox.forms import forms_of
 from sandbox.task import TaskSpec
 from sandbox.verdict import Tier, Verdict
 
@@ -75,8 +76,13 @@ class LandingDesk(UndoDesk):
         self._write(changes, landed, place, landing_message(kept, verdict))
 
     def _proves(self, judged: Judged) -> bool:
-        """Whether an attempt's own verdict, timed or not, says that it is right, and at which sizes."""
-        return judged.verdict.correct and (judged.verdict.tier == "full" or not self._spec.dynamic)
+        """Whether an attempt's own verdict, timed or not, says that it is right, and at which sizes and in which forms."""
+        return judged.verdict.correct and (judged.verdict.tier == "full" or not self._needs_full)
+
+    @property
+    def _needs_full(self) -> bool:
+        """Whether only a full verdict says all that a landing covers."""
+        return bool(self._spec.dynamic) or bool(forms_of(self._spec))
 
     def _verified(self, signature: Sequence[str], original: Mapping[str, bytes], verdict: Verdict) -> VerifiedInputs:
         """Return what a verdict holds for."""
@@ -128,10 +134,11 @@ class LandingDesk(UndoDesk):
     async def _proof(self, files: Mapping[str, bytes], *, partial: bool) -> Judged:
         """Return a verdict of exactly these files in the workspace's form, judging them if there is none.
 
-        What lands is judged in full after it; this one has to be full only where it says at which sizes it holds.
+        What lands is judged in full after it; this one has to be full only where it says at which sizes and in which forms it
+        holds.
         """
         hashes = {path: self._stream.blob(content) for path, content in files.items()}
-        tiers: list[Tier] = ["full"] if self._spec.dynamic else ["full", "quick"]
+        tiers: list[Tier] = ["full"] if self._needs_full else ["full", "quick"]
         known = [judged for tier in tiers if (judged := self._stream.state.judgement(hashes, tier)) is not None]
         judged = known[0] if known else await self._judging.attempt(files, tiers[-1])
         if not judged.verdict.correct:

@@ -12,6 +12,7 @@ from agent.quoting import function_quoted, quoted, shows_whole
 from agent.skills import Skills
 from agent.verdict_text import original_text
 from sandbox.capture import read_manifest
+from sandbox.forms import forms_of
 from sandbox.task import TaskSpec
 
 _MOST_NAMED = 40
@@ -95,7 +96,7 @@ def _short(value: object) -> str:
 
 
 def _tensor(name: str, facts: Mapping[str, Any]) -> str:
-    return f"{name} {facts['dtype']} {facts['shape']}"
+    return f"{name} {facts['dtype']} {facts['shape']} {facts.get('layout', '')}".rstrip()
 
 
 def _promises(spec: TaskSpec) -> Iterator[str]:
@@ -109,6 +110,12 @@ def _promises(spec: TaskSpec) -> Iterator[str]:
         )
     for each in spec.dynamic:
         yield f"- {' = '.join(each.dims)} may be any size from {each.low} to {each.high}: kernels must be right at all of them"
+    if forms := forms_of(spec):
+        yield (
+            "- the developer's run builds and calls it in other ways too. Kernels that are right there as well run there once "
+            "they land, and where they are not the original does; Check tells which are covered:"
+        )
+        yield from (f"  - {form.calls} calls: {form.name}" for form in forms)
     if spec.gradients:
         yield (
             "- it is trained: gradients of inputs and parameters are verified, and train as well as eval mode; give them "

@@ -54,6 +54,7 @@ def verdict_text(verdict: Verdict, attempt: int, size: Size = SIZED) -> str:
         lines += _guard(verdict.guard, policy_text(verdict), verdict.reason, size)
     if verdict.verify:
         lines += _verify(verdict.verify, verdict.reason, size)
+        lines.append(f"  {verdict.coverage}" if verdict.coverage else "")
     if verdict.profile:
         lines += _profile(verdict.profile, verdict.reason, size, on_cpu=verdict.environment.get("device") == "cpu")
     lines.append(_remeasure(verdict) or _next_reward(verdict))
@@ -108,6 +109,7 @@ def _verify(verify: VerifyReport, reason: str, size: Size) -> Iterator[str]:
     told = [f"  {c.name}: {_why(c.reason, reason)}{_errors(c.max_abs_error, c.max_rel_error)}" for c in failed]
     yield from _first(size.cases, told)
     yield from (f"  sizes: {each}" for each in verify.ranges)
+    yield from _first(size.cases, [f"  form: {each}" for each in verify.forms])
     yield from (f"  note: {note}" for note in verify.notes[: size.notes])
 
 

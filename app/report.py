@@ -34,6 +34,7 @@ def report(verdict: Verdict) -> str:
         *_build(verdict.build),
         *_guard(verdict.guard, policy_text(verdict)),
         *_verify(verdict.verify),
+        *([f"           {verdict.coverage}"] if verdict.coverage else []),
         *_profile(verdict.profile),
         f"on       {where.get('device', '?')}, torch {where.get('torch', '?')}, isolation {isolation_badge(where) or '?'}",
         "seconds  "
@@ -79,6 +80,7 @@ def _verify(verify: VerifyReport | None) -> list[str]:
         :MOST_ROWS
     ]
     lines += [f"           sizes: {each}" for each in verify.ranges]
+    lines += [f"           form: {each}" for each in verify.forms]
     return lines + [f"           note: {note}" for note in verify.notes]
 
 

@@ -6,7 +6,8 @@ import itertools
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from sandbox.errors import EnvironmentFault, TaskError, machine_fault
@@ -39,6 +40,7 @@ class Bench:
         self._spec = spec
         self._check = check
         self._numbers = itertools.count(1)
+        self._form: Message | None = None
         options = {"spec": spec.to_json(), "pool": [str(folder) for folder in pool], "memory": memory}
         self._process: HarnessProcess = start_harness("bench", spec.python, options, environment)
 
@@ -59,8 +61,17 @@ class Bench:
     def ask(self, request: Message, timeout: float) -> tuple[Message, list[int]]:
         """Send one request and return the answer, with the descriptors sent beside it, which the caller owns."""
         number = next(self._numbers)
-        self._send({**request, "id": number})
+        self._send({**request, "id": number, "form": self._form})
         return self._receive(number, timeout)
+
+    @contextmanager
+    def form(self, spec: TaskSpec) -> Iterator[None]:
+        """Ask of another form of the task's class, for a while."""
+        self._form = spec.to_json()
+        try:
+            yield
+        finally:
+            self._form = None
 
     def rest(self, compile_seconds: float) -> None:
         """Let it prepare what the next verdict needs, until it is asked something; compiling may take so long."""

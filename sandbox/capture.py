@@ -14,6 +14,8 @@ from sandbox.target import find_interpreter, kernels_folder, locate
 from sandbox.task import DynamicSize, TaskSpec
 
 SCHEMA = "warpsmith.capture/1"
+FORMS = "forms"
+"""Folder of a capture with the captures of other forms of its class."""
 _AGAIN = "Capture it again with: warpsmith hotspots"
 
 _NAMED: dict[str, type] = dict.fromkeys(("module", "class", "file", "main", "python", "refused", "next_step"), str)
@@ -128,7 +130,7 @@ def resolve_capture(folder: Path, *, python: str = "", device: str = "cpu", **op
         device=device,
         capture=str(folder),
         kernels=kernels_folder(path, manifest["class"]),
-        **_fields(manifest, {key: value for key, value in options.items() if value is not None}),
+        **task_fields(manifest, {key: value for key, value in options.items() if value is not None}),
     )
 
 
@@ -137,7 +139,13 @@ def plain_inputs(manifest: dict[str, Any]) -> dict[str, Any]:
     return dict(manifest["plain"])
 
 
-def _fields(manifest: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+def forms_of_capture(folder: Path) -> list[Path]:
+    """Return the captures of other forms of the class that lie in a capture, in their order."""
+    found = [path for path in (folder / FORMS).glob("*") if path.name.isdecimal() and path.is_dir()]
+    return sorted(found, key=lambda path: int(path.name))
+
+
+def task_fields(manifest: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
     """Return the spec's fields: what is given on the command line goes before what was captured."""
     own_inputs = bool(given.get("inputs") or given.get("factory"))
     gradients = given.get("gradients", manifest["gradients"])

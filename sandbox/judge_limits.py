@@ -20,6 +20,7 @@ class TierLimits:
         least_pairs: At least to have, however long that takes.
         more_placements: Drawn beyond ``placements``, one at a time, while the next reward is undecided and less than twice
             ``profile_seconds`` were used.
+        forms_seconds: Other forms of a class are begun with within so many seconds.
     """
 
     cases: int
@@ -28,6 +29,7 @@ class TierLimits:
     pairs: int
     least_pairs: int
     more_placements: int = 0
+    forms_seconds: float = 4.0
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,13 @@ class JudgeLimits:
         cases=5, placements=2, profile_seconds=1.6, pairs=200, least_pairs=6, more_placements=2
     )
     full: TierLimits = TierLimits(
-        cases=8, placements=5, profile_seconds=12.0, pairs=400, least_pairs=10, more_placements=2
+        cases=8,
+        placements=5,
+        profile_seconds=12.0,
+        pairs=400,
+        least_pairs=10,
+        more_placements=2,
+        forms_seconds=40.0,
     )
 
     def preparing(self, mode: str) -> float:

@@ -45,6 +45,7 @@ _GRADIENTS = 2
 _OF_QUICK = ("inputs in order", "tiny inputs")
 """Distributions that quick asks for too: independent draws of one scale are all that its fresh inputs are."""
 
+_OF_A_FORM = 2
 _FIRST = 3
 """Distributions asked for before the layouts: what a slow task does not reach should be what finds least."""
 
@@ -105,6 +106,33 @@ def plan_cases(
     plans.append(_other_mode(spec))
     layouts = list(_layouts(inputs))
     return [*plans, *harder[:_FIRST], *layouts, *harder[_FIRST:]]
+
+
+def plan_form_cases(spec: TaskSpec, tier: Tier, inputs: Sequence[Mapping[str, Any]]) -> list[CasePlan]:
+    """Return the cases of another form of a task's class, in order; the first are watched.
+
+    They are fewer than the task's own: what a kernel may do wrong with contents and layouts shows there.
+
+    Args:
+        spec: The form's task.
+        tier: ``quick`` or ``full``.
+        inputs: See ``plan_cases``.
+    """
+    sizes, gradients = list(_sizes(spec.dynamic, inputs)), list(_gradients(spec, inputs))
+    if tier == "quick":
+        return [CasePlan("fresh inputs 1", watch="operators"), *gradients[:1], *sizes[-1:]]
+    watches = ["operators"] if spec.device == "cpu" else ["operators", "device"]
+    fresh = [CasePlan(f"fresh inputs {number + 1}", watch=each) for number, each in enumerate([*watches, ""])]
+    floating = any(each["floating"] for each in inputs)
+    harder = [CasePlan(name, {"contents": name}, optional=True) for name in DISTRIBUTIONS[:_OF_A_FORM] if floating]
+    return [
+        *fresh,
+        CasePlan("a few elements changed", {"little": True}),
+        *sizes,
+        *gradients,
+        _other_mode(spec),
+        *harder,
+    ]
 
 
 def _gradients(spec: TaskSpec, inputs: Sequence[Mapping[str, Any]]) -> Iterator[CasePlan]:

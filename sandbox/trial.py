@@ -14,6 +14,8 @@ from typing import Any
 from sandbox.build import Built, ExtraFlags, has_sources
 from sandbox.build.inspection import Inspection
 from sandbox.crew import Crew
+from sandbox.forms import forms_of, own_calls
+from sandbox.forms_trial import FormsTrial
 from sandbox.guard import check_source
 from sandbox.guard.extension import check_extensions
 from sandbox.guard.findings import contradicted
@@ -45,6 +47,7 @@ from sandbox.verdict import (
     VerifyReport,
 )
 from sandbox.verifying import (
+    LoadFailed,
     Verification,
     Verifier,
     death_findings,
@@ -59,10 +62,6 @@ _CROWDED_CASES = {"quick": 2, "full": 3}
 """Cases where the tensors fill much of the device: each takes seconds, and others need room for copies."""
 _COMPILE_SECONDS = 20.0
 _LOST_DEVICE = "CUDA error"
-
-
-class LoadFailed(Exception):
-    """The candidate could not be loaded in a worker; says why."""
 
 
 class Trial:
@@ -130,6 +129,7 @@ class Trial:
         self._guard: GuardReport | None = None
         self._verify: VerifyReport | None = None
         self._profile: ProfileReport | None = None
+        self._forms: FormsTrial | None = None
         self._ready: list[Worker] = []
         self._seconds: dict[str, float] = {}
         self._started = time.monotonic()
@@ -144,9 +144,10 @@ class Trial:
             TransportFailed: The worker says that it cannot use shared memory, and may be right.
         """
         try:
-            for part in (self._run_build, self._run_guard, self._run_verify, self._run_profile):
+            for part in (self._run_build, self._run_guard, self._run_verify, self._run_forms, self._run_profile):
                 if not part():
                     return
+            self._time_forms()
         except TransportFailed as failed:
             if self._forgiving or not self._crew.can_share():
                 raise
@@ -210,6 +211,42 @@ class Trial:
         self._verify = verification.report
         self._add_findings(verification.findings)
         return self._passed()
+
+    def _run_forms(self) -> bool:
+        """Verify the other forms of the task's class; one in which the candidate is not right is told, and fails nothing."""
+        forms = () if self._crew.crowded else forms_of(self._spec)
+        if not forms or self._given_plans:
+            return True
+        self._forms = FormsTrial(
+            self._crew,
+            forms,
+            self._tier,
+            self._limits,
+            self._progress,
+            start_worker=self.start_worker,
+            make_verifier=self._verifier,
+            last_look=self._foreign_code,
+            forgive=self._forgive,
+        )
+        with (
+            self._part("verify", "verifying other forms"),
+            self._crew.pool.shared("verify", "verifying", self._progress),
+        ):
+            reports = self._forms.verify()
+        assert self._verify is not None  # the task's own form came before
+        self._verify = replace(self._verify, forms=reports, calls=own_calls(self._spec))
+        self._add_findings(tuple(self._forms.findings))
+        return self._passed()
+
+    def _time_forms(self) -> None:
+        """Time the other forms beside eager, for a full verdict whose times can be trusted."""
+        disturbed = self._profile is None or bool(self._profile.disturbed)
+        if self._forms is None or self._tier == "quick" or disturbed or not self._passed():
+            return
+        with self._part("profile", "timing other forms"):
+            assert self._verify is not None  # forms are verified after it
+            self._verify = replace(self._verify, forms=self._forms.time(self._verify.forms))
+        self._add_findings(tuple(self._forms.findings))
 
     def _run_profile(self) -> bool:
         with self._part("profile", "timing"):
@@ -382,7 +419,8 @@ class Trial:
         try:
             yield
         finally:
-            self._seconds[name] = time.monotonic() - started - (self._crew.pool.waited - waited)
+            took = time.monotonic() - started - (self._crew.pool.waited - waited)
+            self._seconds[name] = self._seconds.get(name, 0.0) + took
 
 
 def _extensions_folder(snapshot: Path, files: Mapping[str, bytes], spec: TaskSpec) -> Path | None:

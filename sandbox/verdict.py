@@ -262,6 +262,14 @@ class Verdict:
         return self.profile.speedup.get("eager") if self.profile else None
 
     @property
+    def coverage(self) -> str:
+        """Say what of the developer's run is covered, and how fast its calls are together; empty with a single form."""
+        if self.verify is None or not self.verify.coverage:
+            return ""
+        together = self.over_all_calls
+        return self.verify.coverage + (f"; all of them together {together:.2f} times as fast" if together else "")
+
+    @property
     def over_all_calls(self) -> float | None:
         """How much faster than eager the run's calls of all forms are together; null where one of them was not timed.
 

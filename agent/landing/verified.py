@@ -12,6 +12,7 @@ from typing import Any
 
 from sandbox.capture import plain_inputs, read_manifest
 from sandbox.errors import InternalError
+from sandbox.forms import forms_of
 from sandbox.task import TaskSpec
 from sandbox.verdict import VerifyReport
 
@@ -46,6 +47,7 @@ class VerifiedInputs:
         ranges: Dimensions of inputs with one size together (``dims``: ``x.0``), and the sizes verified (``low``, ``high``).
         modes: By path, parts that were not in the mode of the whole, and whether in train mode.
         attributes: By path and name, the plain attributes that a captured module had.
+        forms: The same for each other way in which the developer's run built and called the class, as far as it was verified.
     """
 
     signature: tuple[VerifiedTensor, ...]
@@ -59,6 +61,7 @@ class VerifiedInputs:
     ranges: tuple[dict[str, Any], ...] = ()
     modes: dict[str, bool] = field(default_factory=dict)
     attributes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    forms: tuple[VerifiedInputs, ...] = ()
 
     @classmethod
     def of(
@@ -70,7 +73,7 @@ class VerifiedInputs:
             spec: The task.
             signature: ``OriginalProfile.signature``.
             source: The reference's file.
-            verify: What else was verified: sizes beside those of the signature, and the other mode.
+            verify: What else was verified: sizes beside those of the signature, the other mode, and other forms.
         """
         tree = ast.parse(source)
         captured = json.loads((Path(spec.capture) / "manifest.json").read_bytes()) if spec.capture else {}
@@ -87,11 +90,20 @@ class VerifiedInputs:
             ranges=tuple({"dims": list(each.dims), "low": each.low, "high": each.high} for each in ranges),
             modes=captured.get("modes", {}),
             attributes=captured.get("attributes", {}),
+            forms=tuple(_forms(spec, source, verify)) if verify and verify.forms else (),
         )
 
     def to_json(self) -> dict[str, Any]:
         """Return the record as JSON data."""
         return asdict(self)
+
+
+def _forms(spec: TaskSpec, source: bytes, verify: VerifyReport) -> Iterator[VerifiedInputs]:
+    """Return what was verified in the other forms of a class, where what lands is to run its kernels."""
+    there = forms_of(spec)
+    for each in verify.forms:
+        if each.covered and each.number <= len(there):
+            yield VerifiedInputs.of(there[each.number - 1].spec, each.signature, source, each.verify)
 
 
 def _tensors(lines: list[str]) -> Iterator[VerifiedTensor]:

@@ -37,6 +37,7 @@ def verdict_rows(judged: Judged, width: int) -> list[Row]:
     rows += _build(verdict.build, width)
     rows += _guard(verdict.guard, width)
     rows += _verify(verdict.verify, width)
+    rows += wrapped(Content(clean(verdict.coverage)), width, first="  · ", rest="    ") if verdict.coverage else ()
     rows += _task(verdict.task_check, width)
     rows += _origin(judged, width)
     return rows
@@ -230,6 +231,8 @@ def _verify(verify: VerifyReport | None, width: int) -> Iterator[Row]:
         )
     for each in verify.ranges:
         yield from wrapped(Content(f"sizes {clean(str(each))}"), width, first="  · ", rest="    ")
+    for form in verify.forms:
+        yield from wrapped(Content(f"form {clean(str(form))}"), width, first="  · ", rest="    ")
     for note in verify.notes:
         yield from wrapped(Content.styled(clean(note), "$muted"), width, first="  · ", rest="    ")
 

@@ -49,8 +49,16 @@ class Expected:
         self.shape = tuple(record["shape"])
         self.strides = None if record["strides"] is None else tuple(record["strides"])
         self.device = device
-        self.ranges = ranges if self.strides is None else {}
+        self._channels_last = self.strides is not None and self.strides == _channels_last_strides(self.shape)
+        self.ranges = ranges if self.strides is None or self._channels_last else {}
         self._shown = _shape_text(self.shape, self.ranges)
+        self._layout = (
+            "contiguous"
+            if self.strides is None
+            else "in channels_last"
+            if self._channels_last
+            else f"of strides {self.strides}"
+        )
         self._fixed = [(dim, size) for dim, size in enumerate(self.shape) if dim not in self.ranges]
 
     def differs(self, tensor: torch.Tensor, compiling: bool) -> str:
@@ -63,8 +71,8 @@ class Expected:
             return f"the shape of {self.name} is not {self._shown}"
         if tensor.device.type != self.device:
             return f"{self.name} is not on {self.device}"
-        if not (tensor.is_contiguous() if self.strides is None else tensor.stride() == self.strides):
-            return f"{self.name} is not {'contiguous' if self.strides is None else f'of strides {self.strides}'}"
+        if not self._lies_right(tensor):
+            return f"{self.name} is not {self._layout}"
         if compiling:  # the compiler keeps tensors aligned by itself
             return ""
         if type(tensor) not in _PLAIN:
@@ -76,6 +84,14 @@ class Expected:
             if tensor.data_ptr() % ALIGNMENT == 0
             else f"{self.name} does not begin at a multiple of {ALIGNMENT} bytes"
         )
+
+    def _lies_right(self, tensor: torch.Tensor) -> bool:
+        """Whether a tensor of a right shape is laid out as the verified one was."""
+        if self.strides is None:
+            return tensor.is_contiguous()
+        if self._channels_last:
+            return tensor.is_contiguous(memory_format=torch.channels_last)
+        return tensor.stride() == self.strides
 
     def _fits(self, tensor: torch.Tensor) -> bool:
         """Whether a tensor's sizes are verified ones."""
@@ -232,6 +248,13 @@ def _surely(condition: Any) -> bool:
     from torch.fx.experimental.symbolic_shapes import statically_known_true
 
     return statically_known_true(condition)
+
+
+def _channels_last_strides(shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    if len(shape) != 4:
+        return None
+    _, channels, height, width = shape
+    return height * width * channels, 1, width * channels, channels
 
 
 def _shape_text(shape: tuple[int, ...], ranges: dict[int, tuple[int, int]]) -> str:

@@ -20,8 +20,8 @@ from torch import nn
 from torch.utils.data import get_worker_info
 
 from ._build import CannotBuild, build
-from ._contract import Contract
 from ._fallback import Original
+from ._forms import Forms
 from ._known import KnownCalls
 from ._parts import parts, settings
 
@@ -88,7 +88,7 @@ class Landing:
 
     def landed(self, cls: type[M]) -> type[M]:
         """Make a class run its original forward wherever its rewritten one was not verified; returns the same class."""
-        contract = Contract(self._record["contract"], cls)
+        contract = Forms(self._record["contract"], cls)
         self.original = Original(self._package, self._record["original"], cls)
         fused, init = cls.forward, cls.__init__
         package, here, tally = self._package, self.here, self.tally

@@ -6,8 +6,10 @@ A capture is a folder:
   ``autocast`` (a dtype or empty), ``grad_mode``, ``gradients`` (whether the output had some), ``tf32``; ``structure`` of the
   inputs, ``inputs`` (name, shape, strides, dtype, statistics, ``same_memory``), ``plain`` (arguments that are no tensors),
   ``dynamic`` sizes, ``calls``; ``state`` (``tensors``, ``baked``, ``ties``, ``copied``), ``attributes``, ``parts``; ``notes``;
-  ``refused`` with ``next_step`` where no task can be made of it.
+  ``refused`` with ``next_step`` where no task can be made of it; ``form_calls``, those of ``calls`` that are of this form.
 - ``inputs.pt``: the input tensors; ``state.pt``: the state, where it was copied; ``init.pt``: constructor arguments, pickled.
+- ``forms/N``: for each other way in which the class was built and called, a capture of its own, those before others that more
+  data went through.
 
 Runs in the developer's process: it must never change what that does, nor end it.
 """
@@ -27,16 +29,20 @@ import torch
 from torch import nn
 
 from . import constructors, portrait
-from .kept import Build, Signature, argument_names, keep, positional_names
+from .kept import Build, Form, Signature, argument_names, keep, positional_names, tensor_kind
 from .refused import Refused, flattened, place_of, require_class, require_comparable, require_plain
 from .shared import span, summary
 
 SCHEMA = "warpsmith.capture/1"
 STATE_LIMIT = 64 * 1024 * 1024
 """Bytes of state that are copied without being asked for; more is described."""
-_BUILDS = 8
+FORMS = "forms"
+_BUILDS = 16
 _KEPT = 2
-"""How many ways of building a class, and calls of different shapes of each, have their inputs kept."""
+_KEPT_OF_BUILD = 6
+"""How many ways of building a class, and calls of different shapes of each kind and of each build, have their inputs kept."""
+_FORMS = 12
+"""In how many ways at most a class is judged."""
 _SIGNATURES = 1000
 _PATIENCE = 16
 _SHARE = 4
@@ -153,11 +159,13 @@ class Capture:
     def _look(self, seen: _Seen, build: Build, module: nn.Module, args: Any, kwargs: Dict[str, Any]) -> None:
         tensors, structure = flattened(args, kwargs, positional_names(seen.cls))
         context = {**_context(), "training": module.training}
-        kinds = tuple((str(tensor.dtype), tuple(tensor.shape)) for tensor in tensors)
+        kinds = tuple((tensor_kind(tensor), tuple(tensor.shape)) for tensor in tensors)
         signature = (repr(structure), kinds, module.training, context["autocast"], context["grad_mode"])
         if signature in build.counts or len(build.counts) < _SIGNATURES:
             build.counts[signature] = build.counts.get(signature, 0) + 1
-        if signature in build.kept or len(build.kept) >= _KEPT:
+        if signature in build.kept or len(build.kept) >= _KEPT_OF_BUILD:
+            return
+        if sum(each in build.kept for each in build.alike(signature)) >= _KEPT:
             return
         for name, tensor in zip(argument_names(seen.cls, structure), tensors):
             require_plain(name, tensor)
@@ -190,7 +198,7 @@ class Capture:
         if (folder / "manifest.json").exists():  # another class of that name
             folder = self._folder / key.replace(":", ".")
         folder.mkdir(parents=True, exist_ok=True)
-        manifest = {
+        told: Dict[str, Any] = {
             "schema": SCHEMA,
             **place_of(seen.cls),
             "python": sys.executable,
@@ -198,30 +206,55 @@ class Capture:
             "refused": "",
             "next_step": "",
         }
+        manifest: Dict[str, Any] = dict(told)
         try:
-            manifest.update(_contents(seen, folder, sys.maxsize if self._copy_weights else STATE_LIMIT))
+            forms = _forms(seen)
+            forms[0].build.copy_state(sys.maxsize if self._copy_weights else STATE_LIMIT)
+            manifest.update(forms[0].write(folder))
+            written = [each for number, each in enumerate(forms[1:], 1) if _write_form(each, folder, number, told)]
+            manifest["notes"] += _many(seen, [forms[0], *written])
         except Refused as refused:
             manifest.update(refused=refused.reason, next_step=refused.next_step)
         except Exception as error:  # what the developer's classes do to being written
             manifest.update(refused=f"Writing it raises {summary(error)}.", next_step="Capture a part of it.")
-        unfinished = folder / f".manifest-{os.getpid()}"
-        unfinished.write_text(json.dumps(manifest, indent=1))
-        unfinished.replace(folder / "manifest.json")
+        _write_manifest(folder, manifest)
         return folder
 
 
-def _contents(seen: _Seen, folder: Path, limit: int) -> Dict[str, Any]:
-    builds = [build for build in seen.builds.values() if build.kept]
-    if not builds:
+def _forms(seen: _Seen) -> List[Form]:
+    """Return the ways in which a class was built and called, those first that most data went through."""
+    found = [form for build in seen.builds.values() for form in build.forms()]
+    if not found:
         raise seen.refused or Refused("None of its calls could be kept.", "Record for longer, or capture a part of it.")
-    chosen = max(builds, key=Build.weight)
-    chosen.copy_state(limit)
-    manifest = chosen.write(folder)
-    if len(seen.builds) > 1:
-        manifest["notes"].append(
-            f"{seen.cls.__name__} is built in {len(seen.builds)} ways there; this is the one that most data went through."
-        )
-    return manifest
+    return sorted(found, key=lambda form: form.weight, reverse=True)[:_FORMS]
+
+
+def _write_form(form: Form, folder: Path, number: int, told: Dict[str, Any]) -> bool:
+    """Write a form beside the first one; false where the developer's classes do not let it be."""
+    place = folder / FORMS / str(number)
+    place.mkdir(parents=True, exist_ok=True)
+    try:
+        _write_manifest(place, {**told, **form.write(place)})
+    except Exception:  # the first one is told of all the same
+        return False
+    return True
+
+
+def _write_manifest(folder: Path, manifest: Dict[str, Any]) -> None:
+    unfinished = folder / f".manifest-{os.getpid()}"
+    unfinished.write_text(json.dumps(manifest, indent=1))
+    unfinished.replace(folder / "manifest.json")
+
+
+def _many(seen: _Seen, kept: List[Form]) -> List[str]:
+    """Say in how many ways a class was built and called, where there is more than one."""
+    calls, covered = seen.calls, sum(form.calls for form in kept)
+    if len(kept) == 1 and covered == calls:
+        return []
+    said = f"{seen.cls.__name__} was built or called in other ways too: this is the one that most data went through"
+    others = f", and {len(kept) - 1} more are judged beside it" if len(kept) > 1 else ""
+    left = f"; {calls - covered} of {calls} calls that were looked at are of none of these" if covered < calls else ""
+    return [f"{said} ({kept[0].calls} of {calls} calls){others}{left}."]
 
 
 def kwargs_of(module: nn.Module) -> Dict[str, Any]:

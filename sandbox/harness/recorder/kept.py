@@ -17,7 +17,9 @@ from .shared import span, summary, values
 _WIDEST_GAP = 4
 
 Signature = Tuple[str, Tuple[Tuple[str, Tuple[int, ...]], ...], bool, str, str]
-"""Structure of the arguments, dtypes and shapes of their tensors, train mode, autocast, grad mode."""
+"""Structure of the arguments, kinds (dtype and layout) and shapes of their tensors, train mode, autocast, grad mode."""
+Kind = Tuple[str, Tuple[str, ...], str]
+"""Structure of the arguments, kinds of their tensors, autocast: calls that differ in nothing else make one task."""
 
 
 @dataclass
@@ -60,13 +62,16 @@ class Build:
     portrait: Dict[str, Any] = field(default_factory=dict)
     state: Dict[str, torch.Tensor] = field(default_factory=dict)
 
-    def weight(self) -> int:
-        """Return how much data its kept calls were made with, by the most of any signature."""
-        return max((self.counts[each] * _elements(each) for each in self.kept), default=0)
+    def alike(self, signature: Signature) -> List[Signature]:
+        """Return the signatures of the calls that are of the same kind as one."""
+        return [each for each in self.counts if kind_of(each) == kind_of(signature)]
 
-    def most_used(self) -> Signature:
-        """Return the signature of the kept calls that most data went through."""
-        return max(self.kept, key=lambda each: self.counts[each] * _elements(each))
+    def forms(self) -> List[Form]:
+        """Return, for each kind of its calls, that of the kept ones which most data went through."""
+        chosen: Dict[Kind, Signature] = {}
+        for each in sorted(self.kept, key=lambda each: self.counts[each] * _elements(each)):
+            chosen[kind_of(each)] = each
+        return [Form(self, each) for each in chosen.values()]
 
     def look_at_state(self, limit: int) -> int:
         """Describe the module and copy its state if it is no larger than ``limit``; return the bytes that were copied."""
@@ -97,31 +102,59 @@ class Build:
         self.state = {name: copied(tensor) for name, tensor in tensors.items()}
         return size
 
+
+@dataclass(frozen=True)
+class Form:
+    """One way in which a class is built and called: a build, and the signature of a kept call of it."""
+
+    build: Build
+    signature: Signature
+
+    @property
+    def calls(self) -> int:
+        """How many calls of this kind there were."""
+        return sum(self.build.counts[each] for each in self.build.alike(self.signature))
+
+    @property
+    def weight(self) -> int:
+        """How many elements all calls of this kind were made with."""
+        return sum(self.build.counts[each] * _elements(each) for each in self.build.alike(self.signature))
+
     def write(self, folder: Path) -> Dict[str, Any]:
         """Write tensors and arguments into a folder; return what the manifest says of them."""
-        signature = self.most_used()
-        call = self.kept[signature]
-        names = argument_names(self.cls, call.structure)
+        build, call = self.build, self.build.kept[self.signature]
+        names = argument_names(build.cls, call.structure)
         torch.save(call.tensors, folder / "inputs.pt")
-        described = self.portrait["state"]
-        described["copied"] = bool(self.state) or not described["tensors"]
+        described = build.portrait["state"]
+        described["copied"] = bool(build.state) or not described["tensors"]
         if described["copied"]:
-            torch.save(self.state, folder / "state.pt")
-        dynamic, notes = _sizes(self.counts, signature, call, names)
-        notes = [*self.portrait["notes"], *notes, *_aliases(names, call)]
+            torch.save(build.state, folder / "state.pt")
+        dynamic, notes = _sizes(build.alike(self.signature), self.signature, call, names)
+        notes = [*build.portrait["notes"], *notes, *_aliases(names, call)]
         if not described["copied"]:
             notes.append("its state was described and not copied: it is judged with values of the same mean and spread")
         return {
-            **self.portrait,
+            **build.portrait,
             **call.context,
+            "form_calls": self.calls,
             "gradients": call.records,
             "structure": call.structure,
             "inputs": [{"name": name, **each} for name, each in zip(names, call.described)],
-            "plain": _plain(self.cls, call.structure),
+            "plain": _plain(build.cls, call.structure),
             "dynamic": dynamic,
-            "init_missing": _write_arguments(self.arguments, self.cls, folder),
-            "notes": [f"Of the captured {self.cls.__name__}: {note}." for note in notes],
+            "init_missing": _write_arguments(build.arguments, build.cls, folder),
+            "notes": [f"Of the captured {build.cls.__name__}: {note}." for note in notes],
         }
+
+
+def kind_of(signature: Signature) -> Kind:
+    """Return the kind of the calls of a signature."""
+    return signature[0], tuple(kind for kind, _ in signature[1]), signature[3]
+
+
+def tensor_kind(tensor: torch.Tensor) -> str:
+    """Return a tensor's dtype and layout: kernels are written for some of either."""
+    return f"{tensor.dtype} {values.layout_of(tensor)}".rstrip()
 
 
 def keep(tensors: List[torch.Tensor], structure: Any, context: Dict[str, Any]) -> Call:
@@ -216,14 +249,9 @@ def _aliases(names: List[str], call: Call) -> List[str]:
 
 
 def _sizes(
-    counts: Dict[Signature, int], signature: Signature, call: Call, names: List[str]
+    alike: List[Signature], signature: Signature, call: Call, names: List[str]
 ) -> Tuple[List[Dict[str, Any]], List[str]]:
     """Return the sizes that vary, and what is said of those that do and cannot be declared."""
-    alike = [other for other in counts if [dtype for dtype, _ in other[1]] == [dtype for dtype, _ in signature[1]]]
-    if any(other[0] != signature[0] for other in alike):
-        if len({other[1] for other in alike}) == 1:
-            return [], []
-        return [], ["its sizes varied with its plain arguments, and are judged as most calls had them"]
     every = [tuple(shape for _, shape in other[1]) for other in alike]
     floating = [told["dtype"].startswith(("float", "bfloat", "complex")) for told in call.described]
     largest = [-1.0 if is_float else float(told.get("high", -1)) for is_float, told in zip(floating, call.described)]

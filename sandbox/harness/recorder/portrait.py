@@ -91,10 +91,11 @@ def described_state(module: nn.Module) -> Dict[str, Dict[str, Any]]:
 
 
 def described(tensor: torch.Tensor) -> Dict[str, Any]:
-    """Return a tensor's shape, strides and dtype, and mean, spread, least and largest of some of its elements."""
+    """Return a tensor's shape, layout and dtype, and mean, spread, least and largest of some of its elements."""
     told: Dict[str, Any] = {
         "shape": list(tensor.shape),
         "stride": list(tensor.stride()),
+        "layout": values.layout_of(tensor),
         "dtype": str(tensor.dtype).partition(".")[2],
     }
     if tensor.numel() and not tensor.is_complex():

@@ -34,13 +34,21 @@ def load_candidate(task: LoadedTask, folder: str, kernels: Optional[types.Module
             arguments, or raises.
     """
     module = _execute(task, Path(folder), kernels)
-    cls = _find_class(task, module)
+    instance = build_candidate(task, folder, _find_class(task, module))
+    _check_forward(task, instance)
+    return instance
+
+
+def build_candidate(task: LoadedTask, folder: str, cls: type[nn.Module]) -> nn.Module:
+    """Build a candidate of a class that was loaded, as a task wants it; see ``load_candidate``.
+
+    Raises:
+        CandidateProblem: The class does not take the arguments, or raises.
+    """
     with fixed_seed(task.device):
         args, kwargs = task.constructor_arguments()
         with _candidate_problems(f"The constructor of {cls.__name__}", Path(folder)):
-            instance = task.settle(cls(*args, **kwargs))
-    _check_forward(task, instance)
-    return instance
+            return task.settle(cls(*args, **kwargs))
 
 
 def copy_state(source: nn.Module, target: nn.Module) -> None:

@@ -29,7 +29,7 @@ from warpsmith_harness.problems import CandidateProblem, TaskProblem, line, plac
 from warpsmith_harness.seeds import fixed_seed, fresh_seed
 from warpsmith_harness.surroundings import surroundings
 
-__all__ = ["CandidateProblem", "LoadedTask", "TaskProblem", "copy_state", "load_candidate", "load_task"]
+__all__ = ["CandidateProblem", "LoadedTask", "TaskProblem", "copy_state", "load_candidate", "load_form", "load_task"]
 
 Arguments = Tuple[Tuple[Any, ...], Dict[str, Any]]
 
@@ -248,6 +248,17 @@ def load_task(spec: dict[str, Any]) -> LoadedTask:
     task = LoadedTask(spec, module, _find_class(module, spec))
     check_arguments(task)
     return task
+
+
+def load_form(task: LoadedTask, spec: dict[str, Any]) -> LoadedTask:
+    """Return the task of another form of a loaded task's class; runs no tensor operation.
+
+    Raises:
+        TaskProblem: Arguments that it needs are missing.
+    """
+    other = LoadedTask(spec, task.module, task.cls)
+    check_arguments(other)
+    return other
 
 
 def _import_kernelbench(spec: dict[str, Any]) -> types.ModuleType:

@@ -307,6 +307,17 @@ def describe(name: str, tensor: torch.Tensor) -> str:
     return f"{name}: {str(tensor.dtype).partition('.')[2]} {list(tensor.shape)} {layout}"
 
 
+def layout_of(tensor: torch.Tensor) -> str:
+    """Return how a tensor lies in memory: nothing for contiguous, ``channels_last`` or ``strides [...]``."""
+    if tensor.layout != torch.strided:
+        return str(tensor.layout)
+    if tensor.is_contiguous():
+        return ""
+    if tensor.dim() == 4 and tensor.is_contiguous(memory_format=torch.channels_last):
+        return "channels_last"
+    return f"strides {list(tensor.stride())}"
+
+
 def memory(tensor: torch.Tensor) -> torch.Tensor:
     """View the memory that a tensor covers, gaps included, as one dimension."""
     length = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))

@@ -21,7 +21,7 @@ import torch
 from torch import nn
 
 from warpsmith_harness import isolate, kernels, load, startup, values
-from warpsmith_harness.candidate import copy_state, load_candidate, state
+from warpsmith_harness.candidate import build_candidate, copy_state, load_candidate, state
 from warpsmith_harness.contents import misaligned
 from warpsmith_harness.gradients import NoGradient, differentiate, leaves, wanted_of
 from warpsmith_harness.landed import load_landed, operators_of, refuse_original
@@ -79,6 +79,7 @@ class Worker:
         self._lent = False
         self._operations: Dict[str, Callable[[Message], Message]] = {
             "load": self._load,
+            "turn": self._turn,
             "answer": self._answer,
             "stage": self._stage,
             "row": self._call_row,
@@ -121,6 +122,13 @@ class Worker:
         self._threads = torch.get_num_threads()
         torch.set_num_threads(1)
         return {"threads": self._threads}
+
+    def _turn(self, request: Message) -> Message:
+        """Build the candidate for another form of the task's class, ``spec``; what comes next is asked of that one."""
+        task = load.load_form(self._task, request["spec"])
+        self._candidate = build_candidate(task, str(self._folder), type(self._candidate))
+        self._task = task
+        return {}
 
     def _bind(self, name: str, landed: str) -> Optional[types.ModuleType]:
         """Return the kernels: launchers as bound in a workspace, or the folder that lands, by its name."""

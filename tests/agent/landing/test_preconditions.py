@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
 
@@ -173,6 +174,30 @@ def test_sizes_and_modes_that_were_verified_run_the_kernel(tmp_path: Path) -> No
     assert reasons(lambda: m(torch.randn(1, 8))) == ["the shape of x is not (2 to 64, 8)"]
     m.train()
     ran("fused", lambda: m(x), original(m, x))
+    """
+    run(root, CHECKS + dedent(REASONS) + dedent(code))
+
+
+def test_a_call_of_any_form_that_was_verified_runs_the_kernel(tmp_path: Path) -> None:
+    root = tmp_path / "project"
+    spec = make_project(root).with_changes(init="")
+    wide = [line.replace("[4, 8]", "[2, 16]").replace("[8]", "[16]") for line in SIGNATURE]
+    rows = VerifyReport(ok=True, ranges=(VerifiedRange(("x.0",), 2, 6, (2, 6)),))
+    first, other = (
+        replace(VerifiedInputs.of(spec, signature, ORIGINAL.encode(), verify), init=None)
+        for signature, verify in ((SIGNATURE, None), (wide, rows))
+    )
+    land(planned(spec, verified=replace(first, forms=(other,))))
+    code = """
+    w = Block(16).eval().requires_grad_(False)
+    for rows in (2, 5):
+        some = torch.randn(rows, 16)
+        for _ in range(2):
+            ran("fused", lambda: w(some), original(w, some))
+            ran("fused", lambda: m(x), original(m, x))
+    no_form = ["the shape of x is not (4, 8), and it is of no other form that was verified"]
+    assert reasons(lambda: w(torch.randn(7, 16))) == no_form
+    assert reasons(lambda: m(torch.randn(2, 8))) == no_form
     """
     run(root, CHECKS + dedent(REASONS) + dedent(code))
 
