@@ -42,6 +42,8 @@ _BOOLEANS = {"true": True, "yes": True, "1": True, "on": True, "false": False, "
 EFFORTS = ("", "none", "minimal", "low", "medium", "high", "xhigh", "max")
 JOINED = ("allow", "ask", "deny")
 """Lists to which every source adds, so that a project can forbid more and nothing can forbid less."""
+LIMITS = ("turn_limit", "token_limit", "cost_limit_usd", "time_limit_minutes")
+"""What ends a run of the agent."""
 NOT_FROM_A_PROJECT = (
     "permission_mode",
     "allow",
@@ -50,10 +52,7 @@ NOT_FROM_A_PROJECT = (
     "cache",
     "max_output_tokens",
     "reasoning_effort",
-    "token_limit",
-    "cost_limit_usd",
-    "time_limit_minutes",
-    "turn_limit",
+    *LIMITS,
     "context_tokens",
     "input_price_usd",
     "output_price_usd",

@@ -6,12 +6,14 @@ import asyncio
 import json as json_module
 import signal
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from agent import commands as cmd
 from agent import events as ev
+from agent.budget import OVER
 from agent.events import EndReason
 from agent.headless import FAULTS, LandPolicy, narration
 from agent.ranking import best_of
@@ -19,8 +21,8 @@ from agent.search.driving import LOST, drive
 from agent.search.ideas import idea_for
 from agent.search.record import Member, Record
 from agent.search.telling import first_words, outcome, summary
-from agent.session import create_session, is_open, read_state
-from agent.settings import Settings
+from agent.session import change_settings, create_session, is_open, read_state
+from agent.settings import LIMITS, Settings
 from agent.state import Judged
 from sandbox.errors import ExitCode
 
@@ -30,16 +32,44 @@ _FAULTY = (*FAULTS, LOST)
 """Ends that are not the agent's own: it takes no part any more, until the search is resumed: what was at fault may be mended."""
 
 
-def run_search(record: Record, *, json: bool = False, land: LandPolicy = "never", commit: bool = False) -> ExitCode:
-    """Run a search to its end, or go on with it; see ``agent.headless.run`` for what is returned."""
-    return asyncio.run(_Search(record, json=json).run(land, commit=commit))
+def run_search(
+    record: Record,
+    *,
+    json: bool = False,
+    land: LandPolicy = "never",
+    commit: bool = False,
+    limits: Mapping[str, Any] | None = None,
+) -> ExitCode:
+    """Run a search to its end, or go on with it; see ``agent.headless.run`` for what is returned.
+
+    Args:
+        record: The search.
+        json: See ``agent.headless.run``, as for the two that follow.
+        land: When the best attempt lands.
+        commit: Whether that is a commit too.
+        limits: Other limits of a search that goes on, by their settings' names, with what it has used counted. Agents of its
+            last round that a limit had ended go on too.
+
+    Raises:
+        UsageError: A limit cannot be that.
+    """
+    if limits:
+        record.relimit(limits)
+    return asyncio.run(_Search(record, json=json, extended=bool(limits)).run(land, commit=commit))
 
 
 class _Search:
-    def __init__(self, record: Record, *, json: bool) -> None:
+    def __init__(self, record: Record, *, json: bool, extended: bool) -> None:
         self._record = record
         self._json = json
-        self._earlier = {session for session, reason in record.ended.items() if reason in _FAULTY}
+        self._extended = extended
+        last = max((member.round for member in record.members), default=1)
+        limited = {str(member.session) for member in record.members if member.round == last and extended}
+        self._earlier = {
+            session
+            for session, reason in record.ended.items()
+            if reason in _FAULTY or (session in limited and reason in OVER)
+        }
 
     async def run(self, land: LandPolicy, *, commit: bool) -> ExitCode:
         task = asyncio.current_task()
@@ -78,7 +108,7 @@ class _Search:
         await asyncio.gather(*(self._let_run(member) for member in begun.values() if self._undone(member)))
 
     def _undone(self, member: Member) -> bool:
-        """Whether an agent has yet to come to its end, or came to one that an earlier coordinator saw and that may be mended."""
+        """Whether an agent has yet to come to its end, or came to one that an earlier coordinator saw and that need not stand."""
         session = str(member.session)
         return session not in self._record.ended or session in self._earlier
 
@@ -98,6 +128,9 @@ class _Search:
     async def _let_run(self, member: Member) -> None:
         if is_open(member.session):  # by an engine whose coordinator was killed just now, or by the developer
             sys.stderr.write(f"agent {member.agent} | waits until its session {member.session} is closed elsewhere\n")
+        if self._extended:
+            shared = _shared_out(self._record)
+            change_settings(member.session, {name: getattr(shared, name) for name in LIMITS})
         ended = await drive(
             member.session, [cmd.Run(rest=True)], (ev.RunEnded,), lambda e, line: self._tell(member, e, line)
         )

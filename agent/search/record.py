@@ -9,6 +9,7 @@ import json
 import os
 import secrets
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,15 @@ class Record:
         plain = {**vars(member), "session": str(member.session)}
         _append(self.folder, {"type": "member", **plain})
 
+    def relimit(self, limits: Mapping[str, Any]) -> None:
+        """Store other limits for the search in all, by their settings' names.
+
+        Raises:
+            UsageError: A value cannot be that setting's.
+        """
+        self.settings = Settings.from_json({**self.settings.to_json(), **limits})
+        _append(self.folder, {"type": "limits", **limits})
+
     def end(self, member: Member, reason: str) -> None:
         """Store why an agent ended in its session."""
         self.ended[str(member.session)] = reason
@@ -89,6 +99,8 @@ def read_record(folder: Path) -> Record:
             record = Record(folder, task, settings, **line)
         elif kind == "member" and record:
             record.members.append(Member(**{**line, "session": Path(line["session"])}))
+        elif kind == "limits" and record:
+            record.settings = Settings.from_json({**record.settings.to_json(), **line})
         elif kind == "ended" and record:
             record.ended[line["session"]] = line["reason"]
     if record is None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.permissions.modes import MODES
-from agent.settings import Settings, load_settings
+from agent.settings import LIMITS, Settings, load_settings
 from sandbox.asked import asked_task, inputs_file
 from sandbox.errors import UsageError
 from sandbox.machine.devices import resolve_device
@@ -114,7 +114,9 @@ def add_limit_options(group: argparse._ActionsContainer) -> None:
     group.add_argument("--minutes", dest="time_limit_minutes", type=float, metavar="X", help="limit of the run's time")
 
 
-LIMITS = ("turn_limit", "token_limit", "cost_limit_usd", "time_limit_minutes")
+def given_limits(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the limits that the command line names, by their settings."""
+    return {name: value for name in LIMITS if (value := getattr(options, name)) is not None}
 
 
 def settings_from(options: argparse.Namespace) -> Settings:

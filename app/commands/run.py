@@ -13,12 +13,12 @@ from app.commands.options import (
     add_machine_options,
     add_model_options,
     add_task_options,
+    given_limits,
     require_named,
     settings_from,
     task_from,
 )
 from sandbox.errors import UsageError
-from sandbox.task import TaskSpec
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -35,13 +35,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--commit", action="store_true", help="what lands is also one commit, of the landed files alone"
     )
     group = parser.add_argument_group("several agents side by side")
-    group.add_argument("--agents", type=_count, default=1, metavar="N", help="so many agents; they share --turns")
-    group.add_argument("--rounds", type=_count, default=1, metavar="N", help="each round begins from the best so far")
+    group.add_argument("--agents", type=_count, metavar="N", help="so many agents; they share --turns")
+    group.add_argument("--rounds", type=_count, metavar="N", help="each round begins from the best so far")
     group.add_argument(
         "--idea", action="append", default=[], metavar="TEXT", help="what an agent begins with; repeatable"
     )
     group.add_argument("--models", default="", metavar="A,B", help="a model for each agent, in turn")
-    group.add_argument("--resume-search", metavar="ID", help="go on with a search that was stopped, or 'last'")
+    group.add_argument(
+        "--resume-search",
+        metavar="ID",
+        help="go on with a search that was stopped, or 'last'; limits are for it in all",
+    )
     add_task_options(parser)
     add_model_options(parser)
     add_machine_options(parser)
@@ -57,29 +61,43 @@ def main(options: argparse.Namespace) -> int:
         raise UsageError(what, where="--commit", next_step="Add --land full-pass, or leave --commit out.")
     settings = settings_from(options)
     if options.resume_search:
-        return _search(options, settings, None)
+        return _resume_search(options, settings)
     require_named(options)
     models = [name for name in options.models.split(",") if name]
     for name in models or [settings.model]:
         require_model(replace(settings, model=name))
     spec = task_from(options, options.target, settings)
-    if options.agents > 1 or options.rounds > 1 or options.idea or models:
-        return _search(options, settings, spec)
+    agents = max(options.agents or 1, len(models), len(options.idea))
+    rounds = options.rounds or 1
+    if agents > 1 or rounds > 1 or options.idea or models:
+        from agent.search.coordinator import run_search
+        from agent.search.record import create_record
+
+        record = create_record(spec, settings, agents=agents, rounds=rounds, ideas=options.idea, models=models)
+        return run_search(record, json=options.json, land=options.land, commit=options.commit)
     return run(spec, settings, json=options.json, land=options.land, commit=options.commit)
 
 
-def _search(options: argparse.Namespace, settings: Settings, spec: TaskSpec | None) -> int:
-    """Begin a search, or go on with the one that is named."""
+def _resume_search(options: argparse.Namespace, settings: Settings) -> int:
+    """Go on with the search that is named."""
     from agent.search.coordinator import run_search
-    from agent.search.record import create_record, find_record
+    from agent.search.record import find_record
 
-    if spec is None:
-        record = find_record(settings.home, options.resume_search)
-    else:
-        models = [name for name in options.models.split(",") if name]
-        agents = max(options.agents, len(models), len(options.idea))
-        record = create_record(spec, settings, agents=agents, rounds=options.rounds, ideas=options.idea, models=models)
-    return run_search(record, json=options.json, land=options.land, commit=options.commit)
+    fixed = {"TARGET": options.target, "--agents": options.agents, "--rounds": options.rounds}
+    fixed |= {
+        "--idea": options.idea,
+        "--models": options.models,
+        "--model": options.model,
+        "--api-base": options.api_base,
+    }
+    if named := [name for name, value in fixed.items() if value]:
+        raise UsageError(
+            f"A search goes on as it began, so {', '.join(named)} cannot be given again.",
+            where="--resume-search",
+            next_step="Give limits at most (--turns, --tokens, --dollars, --minutes), or begin a new search.",
+        )
+    record, limits = find_record(settings.home, options.resume_search), given_limits(options)
+    return run_search(record, json=options.json, land=options.land, commit=options.commit, limits=limits)
 
 
 def _count(text: str) -> int:

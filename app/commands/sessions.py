@@ -26,7 +26,7 @@ from agent.session import SessionSummary, change_settings, find_session, list_se
 from agent.state import SessionState
 from agent.store import StoredEvent, read_events
 from app.commands import exporting
-from app.commands.options import LIMITS, add_limit_options, settings_from
+from app.commands.options import add_limit_options, given_limits, settings_from
 from app.report import mark
 from sandbox.errors import ExitCode
 from sandbox.verdict import Verdict
@@ -121,7 +121,7 @@ def show(options: argparse.Namespace) -> ExitCode:
 def resume(options: argparse.Namespace) -> int:
     """Open a session again, on the screen or without one."""
     folder = find_session(settings_from(options).home, options.session)
-    changes = {name: value for name in LIMITS if (value := getattr(options, name)) is not None}
+    changes = given_limits(options)
     if options.model:
         changes |= {"model": options.model, "api_base": options.api_base}
     if changes:

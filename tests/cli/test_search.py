@@ -86,7 +86,7 @@ def test_a_search_that_was_stopped_goes_on_in_the_sessions_it_had(
     else:
         process.wait()
     agents.working = False
-    done = cli.run("run", "--resume-search", "last")
+    done = cli.run("run", "--resume-search", "last", "--turns", "10")
     assert done.code == 1
     done.says("no correct candidate")
     record = find_record(cli.folder / "home", "last")
@@ -94,8 +94,15 @@ def test_a_search_that_was_stopped_goes_on_in_the_sessions_it_had(
     ends = [[event.reason for event in ended] for ended in events_of(record, ev.RunEnded)]
     assert ends == [["interrupted", "finished"]] * 2
     assert set(record.ended.values()) == {"finished"}
-    assert [[event.turn_limit for event in begun] for begun in events_of(record, ev.RunStarted)] == [[3, 2]] * 2
+    assert [[event.turn_limit for event in begun] for begun in events_of(record, ev.RunStarted)] == [[3, 4]] * 2
+    assert record.settings.turn_limit == 10
     assert not cli.left_behind()
+
+
+def test_a_search_that_goes_on_takes_limits_and_nothing_else(cli: Cli) -> None:
+    done = cli.run("run", "--resume-search", "last", "--agents", "3", "--model", "openai/test")
+    assert done.code == 2
+    done.says("--agents, --model cannot be given again", "--turns")
 
 
 def test_what_was_at_fault_is_tried_again_when_the_search_is_resumed(

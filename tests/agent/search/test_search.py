@@ -52,7 +52,7 @@ def test_agents_differ_the_best_is_carried_forward_and_cheats_and_failures_are_n
         record = create_record(
             make_spec(tmp_path), settings, agents=3, rounds=2, ideas=["HONEST", "CHEAT", "BROKEN"], models=[]
         )
-        assert run_search(record) == ExitCode.OK
+        code = run_search(record, land="full-pass")
     record = find_record(settings.home, "last")
     rounds = {(m.round, m.agent): m for m in record.members}
     assert set(rounds) == {(1, 1), (1, 2), (1, 3), (2, 1), (2, 2)}
@@ -68,7 +68,12 @@ def test_agents_differ_the_best_is_carried_forward_and_cheats_and_failures_are_n
     measured = read_state(rounds[1, 1].session).judged
     assert len(measured) > 1
     assert measured[-1].verdict.tier == "full"
-    assert "model_error" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "model_error" in told
+    landed = list(read_state(rounds[1, 1].session).landings.values())
+    assert (code == ExitCode.OK) == bool(landed), told
+    assert ("fused_shift" in (tmp_path / "project" / "shifted.py").read_text()) == bool(landed)
+    assert landed or measured[-1].verdict.reward not in (2, 3) or "not landed" in told
 
 
 @pytest.mark.slow
@@ -105,6 +110,24 @@ def test_all_models_fail_is_3_and_the_search_is_kept(tmp_path):
         record = create_record(make_spec(tmp_path), settings, agents=1, rounds=2, ideas=["BROKEN"], models=[])
         assert run_search(record) == ExitCode.ENVIRONMENT
     assert len(find_record(settings.home, record.id).members) == 1
+
+
+def test_an_agent_that_a_limit_ended_goes_on_when_the_search_is_given_more(tmp_path):
+    def answer(request):
+        answers = sum(message["role"] == "assistant" for message in request["messages"])
+        return Reply(text="Done.") if answers > 2 else Reply(text="At work.", calls=[Call("Glob", {"pattern": "*"})])
+
+    with OpenAIServer([answer] * 20) as server:
+        settings = make_settings(tmp_path, model="openai/test", api_base=server.base_url, turn_limit=2)
+        record = create_record(make_spec(tmp_path), settings, agents=1, rounds=1, ideas=[], models=[])
+        run_search(record)
+        assert list(find_record(settings.home, "last").ended.values()) == ["turn_limit"]
+        run_search(find_record(settings.home, "last"))
+        assert len(server.requests) == 2
+        run_search(find_record(settings.home, "last"), limits={"turn_limit": 5})
+    record = find_record(settings.home, "last")
+    assert list(record.ended.values()) == ["finished"]
+    assert read_state(record.members[0].session).limits.answers == 3
 
 
 @pytest.mark.parametrize(("tier", "reward", "known"), [("quick", 3, True), ("full", 3, False), ("quick", None, False)])
