@@ -15,10 +15,11 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from warpsmith_harness import contents, values
-from warpsmith_harness.compare import compare, inexact, own_error, row_errors, row_scales
+from warpsmith_harness.compare import compare
 from warpsmith_harness.gradients import NoGradient, cotangents, differentiate, leaves, wanted_of
 from warpsmith_harness.load import LoadedTask
 from warpsmith_harness.oracle import Lift, oracle
+from warpsmith_harness.own_errors import OwnErrors, Unstable, allow_usual
 from warpsmith_harness.problems import TaskProblem, line, summary
 from warpsmith_harness.questions import Examiner, Question
 from warpsmith_harness.sizes import dynamic_dimensions, others, resized
@@ -26,9 +27,6 @@ from warpsmith_harness.subject import input_names
 from warpsmith_harness.surroundings import autocast
 
 _TRIES = 3
-_NUDGED_RUNS = 3
-_STEEPEST = 64.0
-"""How much larger than the nudges, relative to the largest output, an error may be where rounding still decides little."""
 _CHOOSING = frozenset(
     {
         "aten::argmax",
@@ -54,10 +52,6 @@ class Skipped(Exception):
     def __init__(self, reason: str = "") -> None:
         super().__init__(reason)
         self.reason = reason
-
-
-class _Unstable(Exception):
-    """The reference's answer hangs on the last bits of these inputs."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +107,7 @@ class Variants:
         self._dynamic = dynamic_dimensions(task.spec, self._names, tensors)
         self._finite = -1.0
         self._choice: Optional[bool] = None
-        self._usual: Optional[List[float]] = None
+        self._errors = OwnErrors(examiner, self._again)
         if self._dynamic:
             self._require_another_size(tensors, structure)
         if task.spec.get("gradients"):
@@ -124,7 +118,7 @@ class Variants:
         for _ in range(_TRIES):
             try:
                 return self._draw(variant)
-            except _Unstable:
+            except Unstable:
                 continue
             except TaskProblem as problem:
                 raise Skipped(f"the original raises there ({problem.what})") from problem
@@ -138,7 +132,7 @@ class Variants:
         tensors, structure = values.flatten(self._task.inputs())
         if variant.contents in contents.TIED and self._chooses(tensors, structure):
             raise Skipped("the original picks one of equal elements, and which is not defined")
-        usual = self._usual_errors(tensors, structure) if variant.contents else []
+        usual = self._errors.usual(tensors, structure) if variant.contents else []
         tensors = self._changed(tensors, variant)
         with self._mode(variant.other_mode):
             if variant.gradients:
@@ -154,25 +148,9 @@ class Variants:
         if variant.contents:
             self._require_finite(question)
         if variant.contents or variant.sizes or variant.gradients:
-            self._look_at_errors(question, stable=bool(variant.contents))
-        if question.own is not None:
-            for index, (share, best) in enumerate(zip(usual, question.exact.outputs)):
-                question.own[index] = torch.maximum(question.own[index], share * row_scales(best))
+            self._errors.look_at(question, stable=bool(variant.contents))
+            allow_usual(question, usual)
         return question
-
-    def _usual_errors(self, tensors: List[torch.Tensor], structure: Any) -> List[float]:
-        """Return the reference's largest error on the task's own inputs over each output's RMS; looked at once.
-
-        Special inputs can leave the reference nearly exact where an honest kernel is not: a convolution of tiny inputs that
-        adds its bias last rounds once, and one that begins its sum with the bias at every term. Relative to the output, no
-        distribution is held to less than the reference needs on its usual inputs. Half precision has no such allowance:
-        there it would let a lower precision pass.
-        """
-        if self._usual is None:
-            question = self._examiner.ask(tensors, structure)
-            rows, exact = question.exact.rows, question.exact.outputs
-            self._usual = [_share(_some(out, rows), best) for out, best in zip(question.expected, exact)]
-        return self._usual
 
     def _chooses(self, tensors: List[torch.Tensor], structure: Any) -> bool:
         """Whether the reference picks elements by their order, and so one of equal ones; looked up once."""
@@ -296,32 +274,8 @@ class Variants:
         if _finite(question.expected) < self._finite:
             raise Skipped("the original's own output is not finite there")
 
-    def _look_at_errors(self, question: Question, stable: bool) -> None:
-        """Note the reference's largest errors by row, on these inputs and on some nudged as rounding nudges them.
-
-        One run may be exact by chance, and a few outputs hold a few samples of what rounding does: both would reject a
-        kernel that only sums in another order. With ``stable`` it raises where rounding decides what the answer is.
-        """
-        rows, exact = question.exact.rows, question.exact.outputs
-        question.own = [row_errors(_some(out, rows), best) for out, best in zip(question.expected, exact)]
-        question.own_touched = [row_errors(tensor, tensor) for tensor in question.touched]
-        for _ in range(_NUDGED_RUNS):
-            outputs, touched = self._nudged(question)
-            if [out.shape for out in outputs] != [out.shape for out in question.expected]:
-                raise _Unstable
-            if stable and any(_flipped(out, old) for out, old in zip(outputs, question.expected)):
-                raise _Unstable
-            question.own = _largest_errors(question.own, [_some(out, rows) for out in outputs], exact)
-            question.own_touched = _largest_errors(question.own_touched, touched, question.touched)
-        limit = _STEEPEST * contents.amplitude(question.tensors)
-        if stable and any(float(e.max()) > limit * _largest(best) for e, best in zip(question.own, exact) if e.numel()):
-            raise _Unstable
-
-    def _nudged(self, question: Question) -> Tuple[List[torch.Tensor], List[torch.Tensor]]:
-        """Return what the reference answers on nudged inputs, and what it leaves in those and in the state it changes."""
-        given = [values.clone_like(tensor) for tensor in question.tensors]
-        for tensor in given:
-            contents.nudge(tensor)
+    def _again(self, question: Question, given: List[torch.Tensor]) -> Tuple[List[torch.Tensor], List[torch.Tensor]]:
+        """Return what the reference answers on other inputs, and what it leaves in those and in the state it changes."""
         with self._mode(self._task.training != question.training), self._examiner.state_kept() as kept:
             if question.gradients:
                 outputs, found = self._differentiated(question, given)
@@ -374,36 +328,6 @@ class _Backward:
 def _plain(gradient: Any) -> torch.Tensor:
     tensor: torch.Tensor = gradient.detach()
     return tensor.to_dense() if tensor.layout != torch.strided else tensor.contiguous()
-
-
-def _share(ours: torch.Tensor, exact: torch.Tensor) -> float:
-    """Return the largest error over the RMS of what is exact; 0 where it tells nothing."""
-    if not ours.is_floating_point() or torch.finfo(ours.dtype).eps > torch.finfo(torch.float32).eps:
-        return 0.0
-    error, scale = own_error(ours, exact)
-    return error / scale if scale else 0.0
-
-
-def _largest_errors(
-    before: List[torch.Tensor], outputs: List[torch.Tensor], exact: List[torch.Tensor]
-) -> List[torch.Tensor]:
-    """Return the larger of errors that were seen before and those of another run."""
-    return [torch.maximum(old, row_errors(out, best)) for old, out, best in zip(before, outputs, exact)]
-
-
-def _some(output: torch.Tensor, rows: Optional[torch.Tensor]) -> torch.Tensor:
-    return output if rows is None else output[rows]
-
-
-def _flipped(nudged: torch.Tensor, usual: torch.Tensor) -> bool:
-    """Whether an integer or boolean output changed with rounding."""
-    return not inexact(usual) and not torch.equal(nudged, usual)
-
-
-def _largest(exact: torch.Tensor) -> float:
-    if not inexact(exact):
-        return 0.0
-    return float(torch.nan_to_num(exact.abs(), 0.0, 0.0, 0.0).max())
 
 
 def _finite(outputs: List[torch.Tensor]) -> float:
