@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# pip would compile on one core, and models, servers and tests that no program of ours imports.
+COMPILE = $(BIN)/python -m compileall -qq -j 0 -x '/(models|proxy|tests|testing)/' $(VENV)/lib || true
 
 .PHONY: demo test lint types imports tests long gpu bench clean
 
@@ -23,7 +25,7 @@ imports: $(STAMP)
 
 tests: $(STAMP)
 	$(BIN)/pytest -n auto --dist loadgroup -m "not alone and not long"
-	$(BIN)/pytest -m alone
+	$(BIN)/pytest -m alone $$(grep -rl --include='test_*.py' 'mark\.alone' tests)
 
 long: $(STAMP)
 	$(BIN)/pytest -m long
@@ -36,7 +38,8 @@ $(STAMP): pyproject.toml constraints.txt
 	@echo "Installing Warpsmith with torch into $(VENV): a minute or two, once."
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --upgrade pip
-	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[dev]'
+	@$(COMPILE)
 	@touch $(STAMP)
 
 clean:

@@ -245,7 +245,8 @@ def _imported() -> ModuleType:
     logging.getLogger("LiteLLM").setLevel(logging.CRITICAL)  # what fails is told by exceptions
     practice = [{"role": "user", "content": ""}]  # the first question loads a second's worth of modules more
     list(litellm.completion("openai/none", practice, stream=True, mock_response="", api_key="none"))
-    return litellm
+    imported: ModuleType = litellm
+    return imported
 
 
 async def _unsilent(stream: AsyncIterator[Any], seconds: float) -> AsyncIterator[Any]:

@@ -19,7 +19,7 @@ from tests.agent.support import MODULE, UNCOMPILED, make_settings
 from tests.agent.test_end_to_end import CANDIDATE, KERNEL
 from tests.servers.openai_server import Call, OpenAIServer, Reply
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("judge")]
+pytestmark = pytest.mark.slow
 
 SCRIPT = [
     Reply(

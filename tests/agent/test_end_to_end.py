@@ -16,12 +16,12 @@ from agent.landing.index import read_index
 from agent.session import create_session, find_session, summarise
 from agent.state import SessionState
 from agent.store import read_events
-from tests.agent.support import MODULE, make_recording, make_settings, make_spec, make_turn
+from tests.agent.support import MODULE, UNCOMPILED, make_recording, make_settings, make_spec, make_turn
 from tests.servers.engine_process import EngineProcess
 from tests.servers.headless_process import start_headless
 from tests.servers.openai_server import Call, OpenAIServer, Reply
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.xdist_group("judge")]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.xdist_group("end to end")]
 
 KERNEL = """#include <cstdint>
 
@@ -185,7 +185,10 @@ def test_it_is_accepted_in_part_judged_landed_and_undone_byte_by_byte(recorded, 
     _, _, folder, _ = recorded
     copy = tmp_path / "sessions" / folder.name
     shutil.copytree(folder, copy)
-    project = Path(json.loads((copy / "session.json").read_text())["task"]["root"])
+    about = json.loads((copy / "session.json").read_text())
+    about["task"]["env"] = UNCOMPILED
+    (copy / "session.json").write_text(json.dumps(about))
+    project = Path(about["task"]["root"])
     before = {path: path.read_bytes() for path in project.rglob("*") if path.is_file()}
     with EngineProcess(copy) as engine:
         engine.wait_for(ev.EngineReady)

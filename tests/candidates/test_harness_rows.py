@@ -58,6 +58,7 @@ def test_a_task_whose_output_is_constant_is_refused(body: str, tmp_path: Path) -
         judge.open()
 
 
+@pytest.mark.xdist_group("scale_add")
 @pytest.mark.parametrize(("body", "correct"), [(RIGHT, True), ("out[i] = 0;", False)], ids=["right", "wrong"])
 def test_what_a_candidate_says_of_itself_reaches_no_verdict(body: str, correct: bool, judges: Judges) -> None:
     """K58 and K62: in comments, in names, and printed where an answer might be read from."""
@@ -70,6 +71,7 @@ def test_what_a_candidate_says_of_itself_reaches_no_verdict(body: str, correct: 
     assert "approves" not in json.dumps(verdict.to_json())
 
 
+@pytest.mark.xdist_group("scale_add")
 def test_each_side_keeps_its_own_times(judges: Judges, monkeypatch: pytest.MonkeyPatch) -> None:
     """K59: a candidate that counts to twenty million in every call is never the faster one, however busy the machine."""
     monkeypatch.setattr("sandbox.timing.cpu_watch.CpuWatch.trouble", lambda *_: "")
@@ -87,6 +89,7 @@ class Attempt:
     verdict: Verdict
 
 
+@pytest.mark.xdist_group("scale_add")
 def test_a_clone_is_the_same_attempt_and_other_code_is_not(judges: Judges) -> None:
     """K65: comments and layout are all that a clone changes, so its time takes the place of the first one's."""
     clone = scale_add(model("scale_add", top="# Faster now."), RIGHT.replace(" ", "  "), top="/* the seventh draw */")

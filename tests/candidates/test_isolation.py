@@ -21,8 +21,8 @@ REACHING_OUT = [
 """Cheats for the shared task that need what isolation keeps away."""
 
 LEVELS = [
-    pytest.param("docker", marks=pytest.mark.docker),
-    pytest.param("bubblewrap"),  # its workers are in limits
+    pytest.param("docker", marks=[pytest.mark.docker, pytest.mark.xdist_group("docker")]),
+    pytest.param("bubblewrap", marks=pytest.mark.xdist_group("bubblewrap")),  # its workers are in limits
 ]
 
 

@@ -18,7 +18,7 @@ import pytest
 from tests.cli.conftest import Cli, command_of
 from tests.scale_task import MODEL_NEW, Write, kernel
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("judge")]
+pytestmark = pytest.mark.timeout(300)
 
 MODULE = """
 import torch
@@ -37,6 +37,8 @@ GIVEN = ["--init", "64", "--inputs", "torch.randn(4, 64)"]
 ANSWERS = "torch.tanh(x * self.weight)"
 REFUSES = "return 5;"
 SLOW = "for (volatile int64_t i = 0; i < 1500000000; ++i) {}"
+FURTHER = pytest.mark.long
+"""More of a kind, which the judge's own tests tell apart without a process and a judge for each."""
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a small disk and closes a folder to cells")
 
 
@@ -52,13 +54,14 @@ def write_module(folder: Path, answer: str = ANSWERS, imports: str = "") -> Path
     ("written", "options", "words"),
     [
         ({}, [], ["constructor of Block needs dim and the forward of Block needs x", '--init "dim=64"', "block.py:6"]),
-        ({}, [*GIVEN, "--init", "64, eps="], ["--init '64, eps=' does not parse"]),
+        pytest.param({}, [*GIVEN, "--init", "64, eps="], ["--init '64, eps=' does not parse"], marks=FURTHER),
         ({"imports": "import no_such_package.parts"}, [], ["imports no_such_package", "block.py:4", "pip install"]),
         ({"answer": "1 / 0"}, GIVEN, ["ZeroDivisionError", "block.py:12"]),
-        (
+        pytest.param(
             {"answer": "x + torch.randn_like(x)"},
             GIVEN,
             ["Block is not deterministic", "It draws random numbers"],
+            marks=FURTHER,
         ),
     ],
     ids=["needs arguments", "bad --init", "missing package", "raises", "random"],
@@ -95,7 +98,7 @@ def test_without_a_compiler_it_is_3_and_not_the_candidates_fault(cli: Cli, task:
 @pytest.mark.parametrize(
     ("before", "includes", "words"),
     [
-        ('int wrong = "text";', "", ["does not build", "kernels/scale_add.cpp:5"]),
+        pytest.param('int wrong = "text";', "", ["does not build", "kernels/scale_add.cpp:5"], marks=FURTHER),
         ("*(volatile int*)0 = 1;", "", ["crashed with SIGSEGV in scale_add (model_new.py:"]),
         (
             "static char many[1 << 20]; memset(many, 'a', sizeof many);"
@@ -120,8 +123,8 @@ def test_a_bad_kernel_is_1_and_told_with_its_place(
     ("python", "words"),
     [
         (MODEL_NEW.replace("import torch\n", "import os, torch\nos._exit(0)\n", 1), ["os._exit"]),
-        (MODEL_NEW + "\ndef (\n", ["syntax", "model_new.py"]),
-        (MODEL_NEW.replace("ModelNew", "Other"), ["ModelNew"]),
+        pytest.param(MODEL_NEW + "\ndef (\n", ["syntax", "model_new.py"], marks=FURTHER),
+        pytest.param(MODEL_NEW.replace("ModelNew", "Other"), ["ModelNew"], marks=FURTHER),
     ],
     ids=["leaves", "does not parse", "has no such class"],
 )
@@ -194,7 +197,7 @@ def test_a_full_home_is_3(cli: Cli, task: Path, small_disk: Path, command: list[
     ("options", "words"),
     [
         (["--model", "openai/none"], ["has no key", "API key"]),
-        (["--model", "replay:nope"], ["no recording 'nope'", "demo-cpu"]),
+        pytest.param(["--model", "replay:nope"], ["no recording 'nope'", "demo-cpu"], marks=FURTHER),
     ],
     ids=["no key", "no recording"],
 )
@@ -231,8 +234,8 @@ def find(cli: Cli, role: str) -> psutil.Process:
 @pytest.mark.parametrize(
     ("word", "number"),
     [
-        ("loading", signal.SIGINT),
-        ("verifying", signal.SIGINT),
+        pytest.param("loading", signal.SIGINT, marks=FURTHER),
+        pytest.param("verifying", signal.SIGINT, marks=FURTHER),
         ("timing", signal.SIGINT),
         ("verifying", signal.SIGTERM),
     ],
@@ -247,7 +250,7 @@ def test_an_interrupted_check_is_130(cli: Cli, task: Path, candidate: Write, wor
     assert not cli.left_behind()
 
 
-@pytest.mark.parametrize("role", [pytest.param("main.py bench", marks=pytest.mark.slow), "main.py zygote"])
+@pytest.mark.parametrize("role", [pytest.param("main.py bench", marks=FURTHER), "main.py zygote"])
 def test_a_lost_process_is_started_again(cli: Cli, task: Path, candidate: Write, role: str) -> None:
     process = cli.start("check", task, candidate(kernel(SLOW + REFUSES)), "--device", "cpu")
     lost = find(cli, role)
@@ -287,7 +290,7 @@ def test_a_killed_engine_loses_nothing_and_the_next_check_removes_its_files(
     shown.says("attempt 1", "stopped")
 
 
-@pytest.mark.parametrize("word", ["", "loading", pytest.param("attempt 1", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("word", [pytest.param("", marks=FURTHER), pytest.param("loading", marks=FURTHER), "attempt 1"])
 def test_an_interrupted_run_is_130_and_can_go_on(cli: Cli, word: str) -> None:
     process = cli.start("demo", "--headless", "--device", "cpu")
     until_said(cli, process, word) if word else find(cli, "agent.engine")

@@ -14,7 +14,7 @@ from tests.app import sessions
 from tests.cli.conftest import Cli, make_cli
 from tests.servers.engine_process import EngineProcess
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.xdist_group("judge")]
+pytestmark = pytest.mark.timeout(600)
 
 PACKAGES = ("app", "agent", "sandbox", "skills", "trainer")
 INPUTS = ("--init", "64", "--inputs", "torch.randn(32, 64), torch.randn(32, 64)")
@@ -77,7 +77,7 @@ def test_a_session_runs_lands_and_is_undone(cli: Cli, project: Path, tmp_path: P
     done.says("ended: finished", "attempt 2")
     assert done.code == 0
     folder = find_session(Path(cli.variables["WARPSMITH_HOME"]), "last")
-    with EngineProcess(folder) as engine:
+    with EngineProcess(folder, **cli.variables) as engine:
         engine.send(commands.Land(attempt=2))
         landed = engine.wait_for(events.Landed)
         assert (project / "agent" / "blocks_kernels").is_dir()

@@ -6,8 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -19,6 +17,5 @@ def storm(*arguments: str) -> None:
     assert ended.returncode == 0
 
 
-@pytest.mark.xdist_group("judge")
 def test_every_verdict_is_right_and_nothing_is_left() -> None:
     storm("--verdicts", "24", "--seed", "8")

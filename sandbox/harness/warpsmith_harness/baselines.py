@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import time
 from types import FrameType
@@ -25,6 +26,7 @@ _MODES = {
     "max-autotune-no-cudagraphs": "max-autotune-no-cudagraphs",
     "max-autotune": "max-autotune",
 }
+_SWITCHED_OFF = "it is switched off by TORCH_COMPILE_DISABLE"
 _WARM_UP_CALLS = 4
 _LOOK_SECONDS = 0.1
 _IMPORT_FILE = "<frozen importlib._bootstrap>"
@@ -54,7 +56,7 @@ class Baselines:
         self._reference = reference
         self._ready: Dict[str, Callable[..., Any]] = {EAGER: reference}
         self.modes: List[str] = [EAGER, COMPILE] if device.type == "cpu" else [EAGER, GRAPH, *_MODES]
-        self.errors: Dict[str, str] = {}
+        self.errors: Dict[str, str] = dict.fromkeys(_MODES, _SWITCHED_OFF) if _switched_off() else {}
         self.seconds: Dict[str, float] = {}
 
     def call(self, mode: str) -> Callable[..., Any]:
@@ -119,6 +121,11 @@ class Baselines:
                 raise problem from error
             self.errors[mode] = f"torch.compile fails: {summary(error)}"
         self.seconds[mode] = time.monotonic() - started
+
+
+def _switched_off() -> bool:
+    """Tell whether ``torch.compile`` would hand back what it is given (``torch._dynamo.config``): eager by another name."""
+    return os.environ.get("TORCH_COMPILE_DISABLE", "0") == "1"
 
 
 def _forget_compiling() -> None:

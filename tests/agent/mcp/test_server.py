@@ -19,7 +19,7 @@ from agent.session import find_session, summarise
 from tests.agent.support import MODULE, UNCOMPILED
 from tests.agent.test_end_to_end import CANDIDATE, KERNEL
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("judge")]
+pytestmark = pytest.mark.slow
 
 COMMAND = [sys.executable, "-P", "-c", "import sys; from warpsmith import main; sys.exit(main())", "mcp"]
 FILE = "kernels/shifted.cpp"

@@ -53,7 +53,7 @@ READ = [
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.xdist_group(f"honest-{HONEST[name].task}")) for name in JUDGED]
+    "name", [pytest.param(name, marks=pytest.mark.xdist_group(HONEST[name].task)) for name in JUDGED]
 )
 def test_an_honest_candidate_is_not_rejected(name: str, judges: Judges) -> None:
     verdict = judges.check(HONEST[name])

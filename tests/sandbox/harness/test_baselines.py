@@ -1,4 +1,4 @@
-"""A compiler that is interrupted leaves nothing behind."""
+"""A compiler that is interrupted leaves nothing behind, and one that is switched off is no baseline."""
 
 from __future__ import annotations
 
@@ -64,3 +64,10 @@ def test_a_mode_that_an_interrupted_compiler_left_entered_is_left(postponed: boo
     baselines.prepare(COMPILE, compiles, 60.0 if postponed else 1.0, lambda: postponed)
     assert seen == [True]
     assert not traced()
+
+
+def test_where_it_is_switched_off_eager_is_not_timed_under_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCH_COMPILE_DISABLE", "1")
+    baselines = Baselines(nn.ReLU(), torch.device("cpu"))
+    assert baselines.tried(COMPILE)
+    assert "switched off by TORCH_COMPILE_DISABLE" in baselines.errors[COMPILE]
