@@ -154,8 +154,6 @@ class Contrast:
             contrasted(task, self.bank.shown(task, self._learner.random)) for task in self._turns.chosen(tasks)
         ]
         answers, outcomes = self._turns.answered(questions)
-        judged = [number for number, outcome in enumerate(outcomes) if outcome.reward is not None]
-        answers, outcomes = [answers[number] for number in judged], [outcomes[number] for number in judged]
         seconds = time.monotonic() - began
         scores = [score_of(outcome) for outcome in outcomes]
         self.bank.take(answers, outcomes, scores)
@@ -206,11 +204,13 @@ def contrasted(task: Task, earlier: Sequence[Earlier]) -> Question:
     """Return a task's question with earlier answers and their scores; the plain one without any."""
     if not earlier:
         return Question.plain(task)
-    told = "\n".join(f"Score {each.score:.2f}:\n{each.text.strip()}" for each in earlier)
     last = task.messages[-1]
-    asked = "Write a better one." if task.opening else f"Write one that scores more.{_WHOLE}"
-    content = (
-        f"{last['content']}\nEarlier answers, with how many times as fast as the reference each is:\n{told}\n{asked}"
-    )
+    if task.opening:
+        told = "\n".join(f"// {each.score:.2f} times as fast as PyTorch: {each.text.strip()}" for each in earlier)
+        content = f"{last['content']}\n{told}"
+    else:
+        told = "\n".join(f"Score {each.score:.2f}:\n{each.text.strip()}" for each in earlier)
+        heading = "Earlier answers, with how many times as fast as the reference each is:"
+        content = f"{last['content']}\n{heading}\n{told}\nWrite one that scores more.{_WHOLE}"
     changed: Message = {**last, "content": content}
     return Question(task, (*task.messages[:-1], changed))

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from agent.settings import load_settings
-from sandbox.errors import ExitCode, UsageError
+from sandbox.errors import EnvironmentFault, ExitCode, UsageError
 from sandbox.isolation import best_isolation
 from sandbox.machine.devices import resolve_device
 from trainer import ppo
@@ -31,7 +31,7 @@ from trainer.rollout.turns import DeviceTurns
 from trainer.run.learner import Learner
 from trainer.run.options import add_run_options, opened, part_of
 from trainer.tasks.answers import CONTEXT, REWARDS, Answer, Question, ask, episode_of, writer_of
-from trainer.tasks.judging import Desk, shares
+from trainer.tasks.judging import Desk, Judges, shares
 from trainer.tasks.memo import Memo, Outcome
 from trainer.tasks.rows import practice
 from trainer.tasks.task import Task
@@ -70,7 +70,7 @@ class SingleTurns:
         reward: What an outcome earns.
     """
 
-    def __init__(self, learner: Learner, desk: Desk, asking: Asking, reward: str = "judged") -> None:
+    def __init__(self, learner: Learner, desk: Judges, asking: Asking, reward: str = "judged") -> None:
         self.learner, self.desk, self.asking = learner, desk, asking
         self._reward = REWARDS[reward]
         self._turns = DeviceTurns(desk.device, "single answers", lambda: None)
@@ -87,7 +87,14 @@ class SingleTurns:
         return [tasks[place] for place in places]
 
     def answered(self, questions: Sequence[Question]) -> tuple[list[Answer], list[Outcome]]:
-        """Have each question answered as often as it is to be, and every answer judged."""
+        """Have each question answered as often as it is to be, and every answer judged.
+
+        Returns:
+            The answers and their outcomes; what the machine left no verdict on is not among them.
+
+        Raises:
+            EnvironmentFault: It left none on any.
+        """
         seed = int(self.learner.random.integers(2**31))
         with self._turns.turn("writing answers"):
             answers = ask(
@@ -98,7 +105,14 @@ class SingleTurns:
                 context=self.asking.context,
                 batch=self.asking.batch,
             )
-        return answers, self.desk.judge([(answer.question.task, answer.text) for answer in answers])
+        outcomes = self.desk.judge([(answer.question.task, answer.text) for answer in answers])
+        known = [place for place, outcome in enumerate(outcomes) if outcome.reward is not None]
+        if not known:
+            raise EnvironmentFault(
+                f"None of {len(outcomes)} answers could be judged: {outcomes[0].reason}",
+                next_step="Let nothing else use the device, and go on with the same command.",
+            )
+        return [answers[place] for place in known], [outcomes[place] for place in known]
 
     def episodes(self, answers: Sequence[Answer], outcomes: Sequence[Outcome]) -> list[Episode]:
         """Return answers as episodes of the policy as it is now."""
@@ -117,7 +131,7 @@ class SingleTurns:
         seconds = time.monotonic() - began
         with self._turns.turn("learning"):
             numbers = update(self.learner, self.episodes(answers, outcomes))
-        mean = float(np.mean([outcome.reward for outcome in outcomes if outcome.reward is not None]))
+        mean = float(np.mean([outcome.reward or 0 for outcome in outcomes]))
         more = {"judged_reward": mean, "judged": self.desk.judged - judged, "rollout_seconds": seconds}
         return {**numbers, **shares(outcomes), **more}
 

@@ -80,7 +80,7 @@ def test_the_question_tells_the_answers_with_their_scores() -> None:
     question = contrasted(TASK, [Earlier(SLOW, 0.8), Earlier(FAST, 8.0)])
     told = question.messages[-1]["content"]
     assert told.startswith(TASK.messages[-1]["content"])
-    assert told.index(f"Score 0.80:\n{SLOW}") < told.index(f"Score 8.00:\n{FAST}")
+    assert told.index(f"0.80 times as fast as PyTorch: {SLOW}") < told.index(f"8.00 times as fast as PyTorch: {FAST}")
     assert question.messages[:-1] == tuple(TASK.messages[:-1])
     assert contrasted(TASK, []).messages is TASK.messages
 

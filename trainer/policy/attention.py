@@ -7,6 +7,7 @@ reach it whatever its positions are. Without packing (generation, padding, a cac
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import Any
 
 import torch
@@ -52,13 +53,24 @@ def attend(
     if segment_lengths is None:
         output, _ = sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **others)
         return output, None
+    parts = zip(*(_alike(part, segment_lengths) for part in (query, key, value)), strict=True)
     grouped = query.shape[1] != key.shape[1]
-    parts = [part.split(segment_lengths, dim=2) for part in (query, key, value)]
     outputs = [
-        scaled_dot_product_attention(q, k, v, is_causal=True, scale=scaling, enable_gqa=grouped)
-        for q, k, v in zip(*parts, strict=True)
+        scaled_dot_product_attention(q, k, v, is_causal=True, scale=scaling, enable_gqa=grouped) for q, k, v in parts
     ]
-    return torch.cat(outputs, dim=2).transpose(1, 2).contiguous(), None
+    return torch.cat([output.transpose(1, 2).flatten(0, 1) for output in outputs])[None], None
+
+
+def _alike(row: Tensor, lengths: tuple[int, ...]) -> list[Tensor]:
+    """Part a row of shape (1, heads, tokens, width) into neighbours of one length: (segments, heads, length, width) each.
+
+    They are attended to together: hundreds of short segments one by one would keep a GPU waiting for its orders.
+    """
+    runs = [(length, len(list(run))) for length, run in groupby(lengths)]
+    parts = row[0].split([length * count for length, count in runs], dim=1)
+    return [
+        part.unflatten(1, (count, length)).transpose(0, 1) for part, (length, count) in zip(parts, runs, strict=True)
+    ]
 
 
 def mask(*, q_length: int, kv_length: int, attention_mask: Tensor | None = None, **others: Any) -> Tensor | None:

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from trainer.data.episode import Segment
-
-PerAction = TypeVar("PerAction", NDArray[np.float32], NDArray[np.float64], Tensor)
 
 
 @dataclass(frozen=True)
@@ -58,26 +54,9 @@ class PackedBatch:
             temperature=self.temperature.to(device),
         )
 
-    def take(self, values: Sequence[PerAction]) -> Tensor:
-        """Join what is known of the actions of each segment given to `pack`, for those of this row, in its order.
-
-        Args:
-            values: For every segment given to `pack` one value per action of it.
-
-        Returns:
-            float32, (actions,), on the row's device.
-        """
-        return torch.cat([torch.as_tensor(values[segment], dtype=torch.float32) for segment in self.segments]).to(
-            self.ids.device
-        )
-
-    def split(self, values: Tensor) -> dict[int, Tensor]:
-        """Part what has one entry per action of the row: for each segment of it, by its index, the entries of its actions."""
-        return dict(zip(self.segments, values.split(self.counts), strict=True))
-
 
 def pack(segments: Sequence[Segment], limit: int, temperatures: Sequence[float] | None = None) -> list[PackedBatch]:
-    """Put segments into as few rows as first-fit by falling length finds.
+    """Put segments into as few rows as first-fit by falling length finds; those of one length stand side by side in a row.
 
     What follows the last action of a segment is left out, since nobody reads what the model would make of it; a segment
     without an action is in no row.
@@ -100,7 +79,7 @@ def pack(segments: Sequence[Segment], limit: int, temperatures: Sequence[float] 
         else:
             rows[fitting].append(index)
             room[fitting] -= lengths[index]
-    return [_row(segments, sorted(row), lengths, temperatures) for row in rows]
+    return [_row(segments, row, lengths, temperatures) for row in rows]
 
 
 def _row(

@@ -98,9 +98,13 @@ def ask(
 
 
 def prompt_of(policy: PolicyModel, question: Question) -> list[int]:
-    """Return the token ids that an answer goes on from."""
+    """Return the token ids that an answer goes on from: a chat that was asked something, or a text whose last line is begun."""
+    if question.task.opening:
+        text = "\n".join([*(message["content"] for message in question.messages), question.task.opening])
+        completed: list[int] = policy.tokenizer(text)["input_ids"]
+        return completed
     text = policy.tokenizer.apply_chat_template(list(question.messages), add_generation_prompt=True, tokenize=False)
-    ids: list[int] = policy.tokenizer(text + question.task.opening, add_special_tokens=False)["input_ids"]
+    ids: list[int] = policy.tokenizer(text, add_special_tokens=False)["input_ids"]
     return ids
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections import Counter, OrderedDict
+import threading
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
+from typing import Protocol
 
 from sandbox.errors import EnvironmentFault
 from sandbox.isolation import Isolation
@@ -29,8 +31,18 @@ _TRIES = 3
 """Times that a candidate is judged whose verdict says nothing, because the machine was disturbed."""
 
 
+class Judges(Protocol):
+    """Whoever judges answers; ``judged`` is how many verdicts there were so far."""
+
+    device: str
+    judged: int
+
+    def judge(self, asked: Sequence[Asked]) -> list[Outcome]:
+        """Return what each answer comes to, in order; see ``Desk``."""
+
+
 class Desk:
-    """Judges answers; a context manager that ends all judges when it is left.
+    """Judges answers; a context manager that ends all judges when it is left. Several threads may ask at once.
 
     Args:
         device: ``cpu`` or ``cuda:N``, resolved.
@@ -41,6 +53,10 @@ class Desk:
         at_once: Judges at work at once; as many as there are CPUs if absent.
         open_judges: Judges that are open at most, and not fewer than are at work; each takes two processes with torch in them.
         progress: Told how many candidates are left to be judged, now and then.
+        beside: More devices of the same model, which take their share of the tasks.
+
+    Attributes:
+        judged: Verdicts so far.
     """
 
     def __init__(
@@ -54,13 +70,18 @@ class Desk:
         at_once: int | None = None,
         open_judges: int = 48,
         progress: Callable[[int], None] = lambda _: None,
+        beside: Sequence[str] = (),
     ) -> None:
         self.device = device
+        self._devices = (device, *beside)
         self._isolation, self._cache, self._scratch, self._memo = isolation, cache, scratch, memo
         self._limits = JudgeLimits(quick=QUICK)
         self._at_once = at_once or os.cpu_count() or 1
         self._most = max(open_judges, self._at_once)
         self._judges: OrderedDict[str, Judge] = OrderedDict()
+        self._at_work: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+        self._lock = threading.Lock()
+        self._closed = False
         self._progress = progress
         self.judged = 0
 
@@ -73,16 +94,21 @@ class Desk:
         self.close()
 
     def close(self) -> None:
-        """End all judges."""
-        while self._judges:
-            self._judges.popitem()[1].close()
+        """End all judges; whoever still waits for one of them learns nothing."""
+        self._closed = True
+        judges = list(self._judges.values())
+        self._judges.clear()
+        with ThreadPoolExecutor(max(1, len(judges))) as threads:
+            list(threads.map(_end, judges))
 
     def judge(self, asked: Sequence[Asked]) -> list[Outcome]:
         """Return what each answer comes to, in order; what is not known yet is judged, several tasks side by side.
 
+        An outcome without a reward is one that the machine left no verdict on, try after try.
+
         Raises:
             TaskError: A task cannot be used.
-            EnvironmentFault: The machine is at fault, or too busy for a verdict.
+            EnvironmentFault: The machine lacks what judging takes.
         """
         self._memo.refresh()
         found: dict[Asked, Outcome] = {}
@@ -97,77 +123,109 @@ class Desk:
             key = keys[task, answer] = key_of(task, files, self.device, asdict(QUICK))
             if self._memo.get(key) is None:
                 unknown.setdefault(task.name, (task, {}))[1][key] = files
-        self._judge_all([*unknown.values()])
-        return [found[each] if each in found else self._known(keys[each]) for each in asked]
+        unjudged = self._judge_all([*unknown.values()])
+        for each, key in keys.items():
+            found[each] = self._memo.get(key) or unjudged[key]
+        return [found[each] for each in asked]
 
-    def _known(self, key: str) -> Outcome:
-        outcome = self._memo.get(key)
-        assert outcome is not None  # it was judged just now
-        return outcome
-
-    def _judge_all(self, unknown: Sequence[tuple[Task, dict[str, Files]]]) -> None:
+    def _judge_all(self, unknown: Sequence[tuple[Task, dict[str, Files]]]) -> dict[str, Outcome]:
+        """Judge candidates by task, and return the outcomes of those that no verdict could be had on, by key."""
         left = sum(len(candidates) for _, candidates in unknown)
+        unjudged: dict[str, Outcome] = {}
         for start in range(0, len(unknown), self._most):  # no more tasks at a time than there may be judges
             together = unknown[start : start + self._most]
-            self._make_room({task.name for task, _ in together})
             with ThreadPoolExecutor(self._at_once, thread_name_prefix="judge") as threads:
                 working = [threads.submit(self._judge_task, task, candidates) for task, candidates in together]
                 try:
                     for (_, candidates), work in zip(together, working, strict=True):
                         self._progress(left)
-                        work.result()
+                        unjudged |= work.result()
                         left -= len(candidates)
                 except BaseException:
                     threads.shutdown(wait=False, cancel_futures=True)
                     raise
+        return unjudged
 
-    def _judge_task(self, task: Task, candidates: dict[str, Files]) -> None:
-        judge = self._opened(task)
+    def _judge_task(self, task: Task, candidates: dict[str, Files]) -> dict[str, Outcome]:
+        unjudged: dict[str, Outcome] = {}
         for key, files in candidates.items():
-            folder = write_snapshot(files, self._scratch / task.name / "candidate")
-            for _ in range(_TRIES):
+            with self._at_work[task.name]:
+                if self._memo.get(key):  # another thread asked for the same meanwhile
+                    continue
+                if self._closed:
+                    raise EnvironmentFault("The judges are closed.")
+                outcome = self._verdict(task, files)
+                self._memo.keep(key, task, outcome)
+                if outcome.reward is None:
+                    unjudged[key] = outcome
+            with self._lock:
+                self.judged += 1
+        return unjudged
+
+    def _verdict(self, task: Task, files: Files) -> Outcome:
+        """Judge a candidate, again where the machine was disturbed or at fault."""
+        folder = write_snapshot(files, self._scratch / task.name / "candidate")
+        for _ in range(_TRIES):
+            judge = self._opened(task)
+            try:
                 outcome = Outcome.of(judge.check(folder, "quick"))
-                if outcome.reward is not None:
-                    break
-            else:
-                raise EnvironmentFault(
-                    f"No verdict in {_TRIES} tries: {outcome.reason}",
-                    where=task.name,
-                    next_step="Let nothing else use the device, and go on with the same command.",
-                )
-            self._memo.keep(key, task, outcome)
-            self.judged += 1
+            except EnvironmentFault as fault:
+                outcome = Outcome(None, fault.what)
+                with self._lock:
+                    self._judges.pop(task.name, None)
+                judge.close()
+            if outcome.reward is not None or self._closed:
+                break
+        return outcome
 
     def _opened(self, task: Task) -> Judge:
-        judge = self._judges.get(task.name)
-        if judge is None:
-            judge = Judge(
-                self._spec(task),
+        """Return the judge of a task whose lock is held."""
+        with self._lock:
+            judge = self._judges.get(task.name)
+            if judge is not None:
+                self._judges.move_to_end(task.name)
+                return judge
+            device = self._devices[len(self._judges) % len(self._devices)]
+            judge = self._judges[task.name] = Judge(
+                self._spec(task, device),
                 isolation=self._isolation,
                 cache=self._cache,
                 scratch=self._scratch / task.name / "judge",
                 limits=self._limits,
             )
+            spare = self._spare()
+        for each in spare:
+            each.close()
+        try:
             judge.open()
-            self._judges[task.name] = judge
+        except BaseException:
+            with self._lock:
+                self._judges.pop(task.name, None)
+            raise
         return judge
 
-    def _spec(self, task: Task) -> TaskSpec:
+    def _spare(self) -> list[Judge]:
+        """Take out the judges of tasks that nobody works on, the longest unused first, until there are no more than may be."""
+        found = []
+        for name in [*self._judges]:
+            if len(self._judges) <= self._most:
+                break
+            if not self._at_work[name].locked():
+                found.append(self._judges.pop(name))
+        return found
+
+    def _spec(self, task: Task, device: str) -> TaskSpec:
         folder = self._scratch / task.name / "task"
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / "reference.py"
         path.write_text(task.source)
         python = Path(sys.executable)
-        return TaskSpec("kernelbench", path, "Model", path.stem, folder, python, device=self.device)
+        return TaskSpec("kernelbench", path, "Model", path.stem, folder, python, device=device)
 
-    def _make_room(self, needed: set[str]) -> None:
-        """End judges that are not needed, the longest unused first, so that those that are may be opened."""
-        for name in needed & self._judges.keys():
-            self._judges.move_to_end(name)
-        spare = [name for name in self._judges if name not in needed]
-        new = len(needed - self._judges.keys())
-        for name in spare[: max(0, len(self._judges) + new - self._most)]:
-            self._judges.pop(name).close()
+
+def _end(judge: Judge) -> None:
+    judge.give_up()
+    judge.close()
 
 
 def shares(outcomes: Sequence[Outcome]) -> dict[str, float | None]:

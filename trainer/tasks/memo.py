@@ -95,10 +95,10 @@ class Memo:
         """Read what other processes have kept meanwhile."""
         if not self.path.exists():
             return
-        with self.path.open("rb") as file:
+        with self._lock, self.path.open("rb") as file:
             file.seek(self._read)
             whole = file.read().rpartition(b"\n")[0]
-        self._read += len(whole) + 1 if whole else 0
+            self._read += len(whole) + 1 if whole else 0
         for text in whole.splitlines():
             if (line := _parsed(text)) is not None:
                 known = {name: value for name, value in line.items() if name in Outcome.__dataclass_fields__}

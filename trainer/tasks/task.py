@@ -23,8 +23,9 @@ class Task:
         operator: What tasks have in common that are held out together.
         source: The reference, a KernelBench file (``Model``, ``get_inputs()``, ``get_init_inputs()``).
         messages: What the policy is told, in the form of a chat template's messages.
-        opening: How the line begins that is asked for: the policy goes on from there until the line ends, and ``candidate`` is
-            given both. Empty where the answer is not a single line.
+        opening: How the line begins that is asked for. The contents of the messages are then a text without roles, line by
+            line, and the policy goes on from the opening until its line ends; ``candidate`` is given both. Empty where the
+            answer is not a single line.
         candidate: Makes the candidate's files of an answer, by their path in a workspace. Raises ``NoAnswer``.
         limit: Tokens of an answer at most; 0 for what is left of the context.
     """

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
+
+import torch
 
 from tests.gpu.learning.results import Results
 from trainer import ppo, rft, value
@@ -18,7 +22,7 @@ from trainer.run.presets import Recipe, preset
 from trainer.run.processes import Processes
 from trainer.run.run import Origin
 from trainer.tasks.answers import Question
-from trainer.tasks.judging import Desk, shares
+from trainer.tasks.judging import Judges, shares
 from trainer.tasks.task import Task
 from trainer.warmup import Asking, SingleTurns
 
@@ -61,23 +65,29 @@ class Sizes:
         tasks, each: Asked about in a step, and answers to each.
         collected: Answers to each task of training that fine-tuning and value pretraining are made from.
         every: Steps between evaluations.
+        shown: Answers to each task that is held out, in an evaluation.
         rft_passes, value_passes: Through what was collected.
         part: Episodes of an update of those two.
     """
 
-    steps: int = 30
+    steps: int = 24
     tasks: int = 24
-    each: int = 16
-    collected: int = 32
-    every: int = 5
+    each: int = 12
+    collected: int = 24
+    every: int = 4
+    shown: int = 16
     rft_passes: int = 2
-    value_passes: int = 3
-    part: int = 64
+    value_passes: int = 4
+    part: int = 48
 
+
+TEMPERATURE = 0.8
+"""Of all answers, evaluations included."""
 
 RECIPE = replace(
-    preset("long-horizon"), actor_lr=1e-5, critic_lr=3e-5, warm_up=5, reject_k3=0.05, version_gap=None, tokens=65_536
+    preset("long-horizon"), actor_lr=1e-5, critic_lr=5e-5, warm_up=3, reject_k3=0.05, version_gap=None, tokens=65_536
 )
+FINE_TUNING = replace(RECIPE, actor_lr=5e-5)
 
 
 @dataclass
@@ -86,6 +96,7 @@ class Experiment:
 
     Attributes:
         model: Folder of the start model.
+        scratch: For the policy between two stages.
         desk: Judges.
         trained, held_out: Tasks.
         results: Where lines go.
@@ -93,14 +104,14 @@ class Experiment:
     """
 
     model: Path
+    scratch: Path
     processes: Processes
-    desk: Desk
+    desk: Judges
     trained: Sequence[Task]
     held_out: Sequence[Task]
     results: Results
     until: float
     sizes: Sizes = Sizes()
-    recipe: Recipe = RECIPE
 
     def run(self, variant: Variant) -> None:
         """Go through the stages of a run.
@@ -108,35 +119,53 @@ class Experiment:
         Raises:
             OutOfTime: Before it came to its end.
         """
-        sizes, attempt, began = self.sizes, f"{time.time():.0f}", time.monotonic()
-        learner = self._learner(variant)
-        asking = Asking(tasks=sizes.tasks, each=sizes.each)
-        turns = SingleTurns(learner, self.desk, asking, variant.reward)
-        collecting = SingleTurns(learner, self.desk, replace(asking, each=sizes.collected), variant.reward)
-        told = {"run": variant.run, "attempt": attempt}
-        self._evaluate(turns, told, "start", 0)
-        if variant.rft:
-            good = [each for each in collecting.collected(self.trained) if (each.reward or 0) > 0]
-            print(f"{variant.run}: fine-tuning on {len(good)} answers", flush=True)
-            self._learn(learner, good, rft.update, sizes.rft_passes, {**told, "stage": "rft"})
-            self._evaluate(turns, told, "rft", 0)
+        began, told = time.monotonic(), {"run": variant.run, "attempt": f"{time.time():.0f}"}
+        model = self._fine_tuned(variant, told) if variant.rft else self.model
+        learner = self._learner(variant, model, RECIPE, ("policy", "critic"))
+        turns = self._turns(learner, variant, self.sizes.each)
+        if not variant.rft:
+            self._evaluate(learner, variant, told, "start", 0)
         if variant.value:
-            episodes = collecting.collected(self.trained)
-            self._learn(learner, episodes, value.update, sizes.value_passes, {**told, "stage": "value"})
-        for step in range(1, sizes.steps + 1):
+            episodes = self._collected(learner, variant)
+            self._learn(learner, episodes, value.update, self.sizes.value_passes, {**told, "stage": "value"})
+        for step in range(1, self.sizes.steps + 1):
             self._check_time()
             learner.step += 1
             numbers = turns.step(self.trained, ppo.update)
             self.results.add("step", **told, **{**numbers, "step": step})
             print(f"{variant.run} step {step}: {_shown(numbers)}", flush=True)
-            if step % sizes.every == 0 or step == sizes.steps:
-                self._evaluate(turns, told, "ppo", step)
+            if step % self.sizes.every == 0 or step == self.sizes.steps:
+                self._evaluate(learner, variant, told, "ppo", step)
         self.results.add("done", **told, seconds=time.monotonic() - began)
 
-    def _learner(self, variant: Variant) -> Learner:
-        recipe = self.recipe if variant.reward == "judged" else replace(self.recipe, critic_head="linear")
-        origin = Origin(stage="learning", recipe=recipe, model=str(self.model), seed=variant.seed)
-        return learner_of(origin, self.processes, ("policy", "critic"))
+    def _fine_tuned(self, variant: Variant, told: dict[str, str]) -> Path:
+        """Have the start model imitate those of its answers that earn something, and return the folder of what it became."""
+        learner = self._learner(variant, self.model, FINE_TUNING, ("policy",))
+        self._evaluate(learner, variant, told, "start", 0)
+        good = [each for each in self._collected(learner, variant) if (each.reward or 0) > 0]
+        print(f"{variant.run}: fine-tuning on {len(good)} answers", flush=True)
+        self._learn(learner, good, rft.update, self.sizes.rft_passes, {**told, "stage": "rft"})
+        self._evaluate(learner, variant, told, "rft", 0)
+        assert learner.policy is not None
+        folder = self.scratch / variant.run
+        learner.policy.save(folder)
+        del learner
+        gc.collect()
+        if self.processes.device.type == "cuda":
+            torch.cuda.empty_cache()
+        return folder
+
+    def _learner(self, variant: Variant, model: Path, recipe: Recipe, trains: Sequence[str]) -> Learner:
+        recipe = recipe if variant.reward == "judged" else replace(recipe, critic_head="linear")
+        origin = Origin(stage="learning", recipe=recipe, model=str(model), seed=variant.seed)
+        return learner_of(origin, self.processes, trains)
+
+    def _turns(self, learner: Learner, variant: Variant, each: int) -> SingleTurns:
+        asking = Asking(tasks=self.sizes.tasks, each=each, temperature=TEMPERATURE, batch=512)
+        return SingleTurns(learner, self.desk, asking, variant.reward)
+
+    def _collected(self, learner: Learner, variant: Variant) -> list[Episode]:
+        return self._turns(learner, variant, self.sizes.collected).collected(self.trained)
 
     def _learn(
         self, learner: Learner, episodes: Sequence[Episode], update: Update, passes: int, told: dict[str, str]
@@ -146,29 +175,32 @@ class Experiment:
                 self._check_time()
                 self.results.add("learnt", **told, **update(learner, part))
 
-    def _evaluate(self, turns: SingleTurns, told: dict[str, str], stage: str, step: int) -> None:
+    def _evaluate(self, learner: Learner, variant: Variant, told: dict[str, str], stage: str, step: int) -> None:
         """Have the policy answer all tasks that are held out."""
         self._check_time()
+        turns = self._turns(learner, variant, self.sizes.shown)
         answers, outcomes = turns.answered([Question.plain(task) for task in self.held_out])
-        rewards = [outcome.reward or 0 for outcome in outcomes]
-        each = turns.asking.each
-        of_tasks = [rewards[place : place + each] for place in range(0, len(rewards), each)]
+        rewards, first = defaultdict(list), {}
+        for answer, outcome in zip(answers, outcomes, strict=True):
+            name = answer.question.task.name
+            rewards[name].append(outcome.reward or 0)
+            first.setdefault(name, answer.text.strip())
         line = self.results.add(
             "evaluation",
             **told,
             stage=stage,
             step=step,
-            held_out_reward=fmean(rewards),
-            best_of=fmean(max(found) for found in of_tasks),
-            by_task={task.name: fmean(found) for task, found in zip(self.held_out, of_tasks, strict=True)},
+            held_out_reward=fmean(fmean(found) for found in rewards.values()),
+            best_of=fmean(max(found) for found in rewards.values()),
+            by_task={name: fmean(found) for name, found in rewards.items()},
+            answers=first,
             **shares(outcomes),
         )
-        print(f"{told['run']} {stage} {step}: {line['held_out_reward']:+.3f} on held-out tasks", flush=True)
-        for answer in answers[::each]:
-            print(f"    {answer.question.task.name}: {answer.text.strip()!r}", flush=True)
-        if stage == "start" and not any(known["name"] == f"best of {each}" for known in self.results.lines("baseline")):
+        print(f"{variant.run} {stage} {step}: {line['held_out_reward']:+.3f} on held-out tasks", flush=True)
+        name = f"best of {self.sizes.shown}"
+        if stage == "start" and not any(known["name"] == name for known in self.results.lines("baseline")):
             best = {"held_out_reward": line["best_of"], "what": "answers of the start model, task by task"}
-            self.results.add("baseline", name=f"best of {each}", **best)
+            self.results.add("baseline", name=name, **best)
 
     def _check_time(self) -> None:
         if time.monotonic() > self.until:
@@ -183,7 +215,7 @@ def _parts(learner: Learner, episodes: Sequence[Episode], size: int) -> Iterator
 
 
 def _shown(numbers: dict[str, float | None]) -> str:
-    names = (
+    names = [
         "reward",
         "judged_reward",
         "wrong",
@@ -193,5 +225,5 @@ def _shown(numbers: dict[str, float | None]) -> str:
         "judged",
         "rollout_seconds",
         "seconds",
-    )
+    ]
     return ", ".join(f"{name} {found:.3g}" for name in names if (found := numbers.get(name)) is not None)
