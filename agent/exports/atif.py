@@ -91,31 +91,33 @@ def _identifier(session: str, number: int) -> str:
 def _steps(trajectory: Trajectory, segment: list[Turn], ids: list[list[int] | None], earlier: _Known) -> list[Step]:
     """Walk over a segment's conversation, and hang on each step what came of it."""
     answers = {len(turn.messages): (turn, prompt) for turn, prompt in zip(segment, ids, strict=True)}
-    origins = _origins(trajectory)
+    known_of = _known_of(trajectory)
     steps: list[Step] = []
     for index, message in enumerate((*segment[-1].conversation, *segment[-1].told)):
         if message["role"] == "tool" and steps:
-            _observe(steps, message, origins)
+            _observe(steps, message, known_of)
             continue
         step: Step = {"step_id": len(steps) + 1, **_said(message)}
         if index in answers:
             step |= _answered(*answers[index])
         elif index < len(segment[0].messages) and message in earlier:
             step["is_copied_context"] = True
-        elif origin := origins.get(id(message)):
-            step |= origin
+        elif known := known_of.get(id(message)):
+            step |= known
+        if origin := trajectory.origin(message):
+            step["extra"] = {"origin": origin}
         steps.append(step)
     return steps
 
 
-def _origins(trajectory: Trajectory) -> dict[int, dict[str, Any]]:
+def _known_of(trajectory: Trajectory) -> dict[int, dict[str, Any]]:
     """Return what is known of the messages that stand in a conversation as they are in an event, by their identity."""
     found: dict[int, dict[str, Any]] = {}
     for turn in trajectory.turns:
         for stored in turn.after:
             match stored.event:
-                case ev.UserMessage(message=message, origin=origin):
-                    found[id(message)] = {"timestamp": _iso(stored.time), "extra": {"origin": origin}}
+                case ev.UserMessage(message=message):
+                    found[id(message)] = {"timestamp": _iso(stored.time)}
                 case ev.ToolFinished(message=message, ok=ok, seconds=seconds, full=full):
                     found[id(message)] = {"ok": ok, "seconds": seconds} | ({"full": full} if full else {})
     return found
@@ -193,7 +195,7 @@ def _counts(usage: Mapping[str, int]) -> dict[str, int]:
     }
 
 
-def _observe(steps: list[Step], message: Message, origins: Mapping[int, dict[str, Any]]) -> None:
+def _observe(steps: list[Step], message: Message, known_of: Mapping[int, dict[str, Any]]) -> None:
     """Add a call's result to the step that made the call; one whose call was compacted away goes to the last step."""
     call_id = message.get("tool_call_id")
     made = (step for step in reversed(steps) if call_id in {c["tool_call_id"] for c in step.get("tool_calls", ())})
@@ -201,7 +203,7 @@ def _observe(steps: list[Step], message: Message, origins: Mapping[int, dict[str
     result: dict[str, Any] = {"content": _text(message.get("content"))}
     if step is not None:
         result["source_call_id"] = call_id
-    if about := origins.get(id(message)):
+    if about := known_of.get(id(message)):
         result["extra"] = about
     (step or steps[-1]).setdefault("observation", {"results": []})["results"].append(result)
 

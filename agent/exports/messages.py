@@ -2,7 +2,8 @@
 
 ``{"messages": [...], "tools": [...], "metadata": {...}}``. The messages are those of the segment's last prompt, as it
 was sent, and its answer. ``metadata.context`` says how many of them were there before the segment's first answer:
-answers before that index stand in an earlier row already, and should not be learned again.
+answers before that index stand in an earlier row already, and should not be learned again. ``metadata.origins`` says why the
+user's messages were said, by their index: ``task``, ``steer``, ``decision``, ``contrast``, ``notice`` or ``summary``.
 """
 
 from __future__ import annotations
@@ -27,6 +28,11 @@ def rows(trajectories: Iterable[Trajectory], note: Note) -> Iterator[dict[str, A
                     "segment": number,
                     "segments": len(trajectory.segments),
                     "context": len(segment[0].messages),
+                    "origins": [
+                        {"index": index, "origin": origin}
+                        for index, message in enumerate(segment[-1].conversation)
+                        if (origin := trajectory.origin(message))
+                    ],
                     "proven": all(turn.proven for turn in segment),
                 },
             }

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -82,12 +82,18 @@ class Turn:
 
 @dataclass(frozen=True)
 class Trajectory:
-    """A session as far as it is stored; it may still go on."""
+    """A session as far as it is stored; it may still go on.
+
+    Attributes:
+        origins: Why the user's messages were said, by their texts: ``UserMessage.origin``, or ``summary`` for one that took the
+            place of what was set aside. So those that outlive a shortened conversation are known for what they are.
+    """
 
     session: Session
     turns: tuple[Turn, ...]
     state: SessionState
     ended: str
+    origins: Mapping[str, str]
 
     @cached_property
     def segments(self) -> list[list[Turn]]:
@@ -124,6 +130,10 @@ class Trajectory:
     def source_sha256(self) -> str:
         """Hash of the reference's source, as the judge saw it; empty before anything was judged."""
         return self.state.judged[0].verdict.task.source_sha256 if self.state.judged else ""
+
+    def origin(self, message: Message) -> str:
+        """Return why a message of a conversation was said; empty for one that is not the user's."""
+        return self.origins.get(str(message.get("content")), "") if message["role"] == "user" else ""
 
     def judged(self, attempt: ev.Attempt) -> Judged:
         """Return an attempt with its verdict read."""
@@ -175,7 +185,20 @@ def _folded(session: Session, stored: list[StoredEvent]) -> Trajectory:
     for each in stored:
         if isinstance(each.event, ev.RunStarted | ev.RunEnded):
             ended = each.event.reason if isinstance(each.event, ev.RunEnded) else ""
-    return Trajectory(session, tuple(turns), state, ended)
+    return Trajectory(session, tuple(turns), state, ended, _origins(stored))
+
+
+def _origins(stored: Iterable[StoredEvent]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for each in stored:
+        match each.event:
+            case ev.UserMessage(message=message, origin=origin):
+                found.setdefault(str(message["content"]), origin)
+            case ev.Compacted(messages=messages):
+                for message in messages:
+                    if message["role"] == "user":
+                        found.setdefault(str(message["content"]), "summary")
+    return found
 
 
 def _turn(state: SessionState, answer: StoredEvent, after: list[StoredEvent]) -> Turn:

@@ -110,7 +110,8 @@ def test_atif_says_what_was_copied_and_keeps_verdicts_and_decisions_where_they_h
     first, second = documents
     assert first["continued_trajectory_ref"] == f"{second['trajectory_id']}.json"
     assert [step.get("is_copied_context") for step in second["steps"]] == [True, True, None, True, None, None]
-    assert [s["extra"]["origin"] for s in first["steps"] if s["source"] == "user" and "extra" in s] == ["steer"]
+    origins = [[s["extra"]["origin"] for s in each["steps"] if s["source"] == "user"] for each in documents]
+    assert origins == [["task", "steer"], ["task", "summary"]]
     answers = [s for document in documents for s in document["steps"] if s.get("llm_call_count") == 1]
     assert [a["extra"]["attempts"][0]["verdict"]["reward"] for a in answers] == [-1, 3, 3, 3]
     assert answers[-1]["extra"]["decisions"][0]["reason"] == "Too clever."
@@ -128,6 +129,8 @@ def test_messages_are_as_they_were_sent_and_arguments_objects_where_that_is_aske
     rows, _ = exported("messages", folder)
     read = trajectory(folder)
     assert [row["metadata"]["context"] for row in rows] == [2, 6]
+    steer, summary = {"index": 5, "origin": "steer"}, {"index": 2, "origin": "summary"}
+    assert [row["metadata"]["origins"][1:] for row in rows] == [[steer], [summary]]
     assert [turn.proven for turn in read.turns] == [True] * 4
     assert rows[0]["messages"] == [*read.turns[1].messages, read.turns[1].event.message]
     calls = [call for message in with_objects(rows[0]["messages"]) for call in message.get("tool_calls", ())]
