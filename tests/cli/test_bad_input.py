@@ -197,7 +197,7 @@ def test_a_full_home_is_3(cli: Cli, task: Path, small_disk: Path, command: list[
     ("options", "words"),
     [
         (["--model", "openai/none"], ["has no key", "API key"]),
-        pytest.param(["--model", "replay:nope"], ["no recording 'nope'", "demo-cpu"], marks=FURTHER),
+        (["--model", "replay:nope"], ["no recording 'nope'", "demo-cpu"]),
     ],
     ids=["no key", "no recording"],
 )
@@ -234,7 +234,7 @@ def find(cli: Cli, role: str) -> psutil.Process:
 @pytest.mark.parametrize(
     ("word", "number"),
     [
-        pytest.param("loading", signal.SIGINT, marks=FURTHER),
+        ("loading", signal.SIGINT),
         pytest.param("verifying", signal.SIGINT, marks=FURTHER),
         ("timing", signal.SIGINT),
         ("verifying", signal.SIGTERM),
