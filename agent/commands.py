@@ -120,6 +120,14 @@ class SetMode(Command):
 
 
 @dataclass(frozen=True)
+class TrustSkills(Command):
+    """Trust skills of the project: their folders, with the hashes of their files as the developer read them."""
+
+    type: ClassVar[str] = "trust_skills"
+    skills: dict[str, str]
+
+
+@dataclass(frozen=True)
 class Close(Command):
     """End the engine: the run is interrupted, everything is on disk already."""
 
@@ -140,6 +148,7 @@ _TYPES: dict[str, type[Command]] = {
         Redo,
         AnswerPermission,
         SetMode,
+        TrustSkills,
         Close,
     )
 }

@@ -126,6 +126,8 @@ class Engine:
                 self._running.permissions.answer(call_id, scope, reason)
             case cmd.SetMode(mode=mode):
                 self._running.permissions.set_mode(mode)
+            case cmd.TrustSkills(skills=skills):
+                self._running.trust(skills)
             case cmd.AcceptHunk(attempt=attempt, file=file, hunk=hunk):
                 if self._known(attempt):
                     self._stream.emit(ev.HunkAccepted(attempt=attempt, file=file, hunk=hunk))

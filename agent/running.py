@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 from agent import events as ev
@@ -28,7 +29,7 @@ from agent.quoting import shows_whole
 from agent.redact import Redactor
 from agent.seen import files_seen
 from agent.session import Session
-from agent.skill_places import find_skills, project_of
+from agent.skill_places import SkillTrust, find_skills, project_of
 from agent.state import CUT_OFF, Judged
 from agent.store import read_blob, read_events
 from agent.stream import Stream
@@ -120,6 +121,15 @@ class Running:
         """Return the skill that the developer names as ``/name`` at the start of what they say, as the agent is told it."""
         skill = self._skills.asked_for(text)
         return skill.told if skill else ""
+
+    def trust(self, skills: Mapping[str, str]) -> None:
+        """Trust these skills of the project; a conversation that has begun goes on without them."""
+        home, begun = self._session.settings.home, bool(self._stream.state.messages)
+        for folder, files in skills.items():
+            SkillTrust(home).give(Path(folder), files)
+        if not begun:
+            self._skills = find_skills(home, project_of(self._session.task))
+        self._stream.emit(ev.SkillsTrusted(skills=dict(skills), used=not begun))
 
     def start(self, *, rest: bool = False) -> None:
         """Start a run, unless one goes on; with ``rest`` its limits are what earlier runs left of them."""

@@ -5,7 +5,6 @@ training tells which one by an object ``warpsmith`` in that entry, or in any chu
 may change between two answers). Its keys, all optional, all flat:
 
 - ``weights``: a name of the weights that changes whenever they do, such as a step or a hash.
-- ``version``: the number of updates behind them.
 - ``version``: how many updates of a training run are behind them.
 - ``tokenizer_sha256``, ``chat_template_sha256``: hashes of the files that text becomes tokens by.
 - ``engine``, ``dtype``: what computes, such as ``vllm 0.12``, ``bfloat16``.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import platformdirs
 
-from agent.skills import SKILLS, Skills, content_sha256, load_skills
+from agent.skills import SKILLS, Skills, content_sha256, load_skills, skill_files
 from agent.store import write_atomically
 from sandbox.task import TaskSpec
 
@@ -28,9 +28,9 @@ class SkillTrust:
         """Whether the skill in a folder is trusted as it is now."""
         return self._read().get(str(folder.resolve())) == content_sha256(folder)
 
-    def give(self, folder: Path) -> None:
-        """Trust the skill in a folder as it is now."""
-        self._write({**self._read(), str(folder.resolve()): content_sha256(folder)})
+    def give(self, folder: Path, sha256: str = "") -> None:
+        """Trust the skill in a folder as it is now, or as it was when its files had this hash."""
+        self._write({**self._read(), str(folder.resolve()): sha256 or content_sha256(folder)})
 
     def take(self, folder: Path) -> None:
         """Trust it no more."""
@@ -42,7 +42,9 @@ class SkillTrust:
         if known and self.has(folder):
             return ""
         what = "it has changed since you trusted it" if known else "a project's skill tells the agent what to do"
-        return f"{what}, so it is left out until you have read it and say: warpsmith skills trust {folder}"
+        return (
+            f"{what}, so it is left out until you have read it and say (K in the IDE): warpsmith skills trust {folder}"
+        )
 
     def _read(self) -> dict[str, str]:
         try:
@@ -74,6 +76,13 @@ def find_skills(home: Path, project: Path) -> Skills:
         return trust.refusal(folder) if theirs else ""
 
     return load_skills([place for scope in folders.values() for place in scope], refuse)
+
+
+def left_out(home: Path, project: Path) -> dict[Path, str]:
+    """Return the folders of a project's skills that are not trusted as they are now, with the hashes of their files."""
+    trust = SkillTrust(home)
+    found = [path.parent for place in skill_folders(project)["project"] for path in skill_files(place)]
+    return {folder: content_sha256(folder) for folder in found if trust.refusal(folder)}
 
 
 def scope_of(folder: Path, project: Path) -> str:

@@ -287,6 +287,12 @@ def _mode_changed(state: SessionState, event: events.ModeChanged, time: float) -
     state.moved(Part.STATUS)
 
 
+def _skills_trusted(state: SessionState, event: events.SkillsTrusted, time: float) -> None:
+    names = ", ".join(os.path.basename(folder) for folder in event.skills)  # noqa: PTH119 - a path as text
+    detail = "The agent can read up on it." if event.used else "It counts from the next session on: this one has begun."
+    state.add(Notice(time, "good", f"Trusted as it is now: {names}", detail))
+
+
 # --- what streams --------------------------------------------------------------------------------------------------
 
 
@@ -369,6 +375,7 @@ _HANDLERS: dict[type[events.Event], Callable[[SessionState, Any, float], None]] 
     events.PermissionAsked: _permission_asked,
     events.PermissionAnswered: _permission_answered,
     events.ModeChanged: _mode_changed,
+    events.SkillsTrusted: _skills_trusted,
     events.ErrorEvent: _error,
     events.Delta: _delta,
 }

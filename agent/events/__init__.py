@@ -29,6 +29,7 @@ from agent.events.decisions import (
     ModeChanged,
     PermissionAnswered,
     PermissionAsked,
+    SkillsTrusted,
     Steered,
     Undone,
 )
@@ -63,6 +64,7 @@ __all__ = [
     "RunStarted",
     "SessionResumed",
     "SessionStarted",
+    "SkillsTrusted",
     "StageEvent",
     "Steered",
     "Todo",

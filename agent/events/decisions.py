@@ -122,3 +122,14 @@ class ModeChanged(Event):
     """The developer chose another permission mode: ``read-only``, ``ask`` or ``auto``."""
 
     mode: str
+
+
+@named("skills_trusted")
+class SkillsTrusted(Event):
+    """The developer trusts skills of the project: ``skills`` maps their folders to the hashes of their files as they read them.
+
+    ``used`` tells whether this session's agent gets them: a conversation that has begun goes on without.
+    """
+
+    skills: dict[str, str]
+    used: bool

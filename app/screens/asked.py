@@ -1,4 +1,4 @@
-"""The part of a session's screen in which the developer answers what the agent asks, and chooses the permission mode."""
+"""The part of a session's screen in which the developer says what the agent may do: questions, mode, skills that are trusted."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from textual.widgets import Input
 
 from agent import commands
 from agent.permissions.modes import next_mode
+from agent.skill_places import left_out, project_of
+from app.screens.choice import ChoiceScreen
 from app.screens.deciding import DecidingScreen
 from app.screens.permission import Answer, PermissionScreen
+from app.text.skills import skill_rows
 
 
 class AskedScreen(DecidingScreen):
@@ -51,3 +54,18 @@ class AskedScreen(DecidingScreen):
     def action_cycle_mode(self) -> None:
         """Choose the next permission mode."""
         self.controller.send(commands.SetMode(next_mode(self.controller.state.mode)))
+
+    def action_skills(self) -> None:
+        """Show the project's skills that are left out, and ask whether they are trusted."""
+        found = left_out(self.controller.session.settings.home, project_of(self.controller.task))
+        if not found:
+            self.app.notify("This project has no skill that is left out.")
+            return
+
+        def decided(choice: int | None) -> None:
+            if choice == 1:
+                trusted = {str(folder): files for folder, files in found.items()}
+                self.controller.send(commands.TrustSkills(trusted))
+
+        choices = ["Leave them out", "I have read them: trust them as they are now"]
+        self.app.push_screen(ChoiceScreen("Skills of this project", partial(skill_rows, list(found)), choices), decided)

@@ -70,6 +70,7 @@ class SessionScreen(AskedScreen):
         Binding("l", "land", "Land", id="session.land"),
         Binding("u", "undo", "Undo", id="session.undo"),
         Binding("U", "redo", "Redo", id="session.redo", show=False, tooltip="Land again what was taken back last"),
+        Binding("K", "skills", "Skills", id="session.skills", show=False, tooltip="Trust the project's skills"),
         Binding("E", "compare", "End to end", id="session.compare", show=False, tooltip="Your script again, compared"),
         Binding("f4", "see('agent')", "Agent", id="session.agent", show=False, key_display="F4"),
         Binding("f6", "see('attempts')", "Attempts", id="session.attempts", show=False, key_display="F6"),

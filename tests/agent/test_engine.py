@@ -19,6 +19,7 @@ from agent import commands as cmd
 from agent import events as ev
 from agent.events import EndReason
 from agent.session import create_session
+from agent.skill_places import left_out, project_of
 from agent.state import SessionState
 from agent.store import read_events
 from sandbox.machine.pool import Pool
@@ -97,6 +98,30 @@ def test_a_whole_run_over_http_is_on_disk_as_it_was_on_the_pipe(tmp_path):
     assert str(folder) not in json.dumps(server.requests)
     names = {tool["function"]["name"] for tool in server.requests[0]["tools"]}
     assert {"Bash", "Read", "Write", "Edit", "Grep", "Glob", "TodoWrite", "Check", "Profile", "Skill"} <= names
+
+
+def test_a_skill_that_is_trusted_before_the_agent_begins_is_in_its_prompt_and_later_in_the_next_sessions(tmp_path):
+    with OpenAIServer([Reply(text="Done.")] * 4) as server:
+        settings = make_settings(tmp_path, model="openai/test", api_base=server.base_url)
+        spec = make_spec(tmp_path)
+        for name in ("early", "late"):
+            skill = spec.root / ".agents" / "skills" / name / "SKILL.md"
+            skill.parent.mkdir(parents=True)
+            skill.write_text(f"---\nname: {name}\ndescription: About {name} tiles.\n---\nTile it.\n")
+        early, late = (
+            {str(folder): files} for folder, files in sorted(left_out(settings.home, project_of(spec)).items())
+        )
+        with EngineProcess(create_session(spec, settings, settings.home)) as engine:
+            engine.send(cmd.TrustSkills(early))
+            engine.send(cmd.Run())
+            engine.wait_for(ev.RunEnded)
+            engine.send(cmd.TrustSkills(late))
+            assert not engine.wait_for(ev.SkillsTrusted).used
+    assert [event.used for event in engine.seen if isinstance(event, ev.SkillsTrusted)] == [True, False]
+    system = server.requests[-1]["messages"][0]["content"]
+    assert "About early tiles." in system
+    assert "About late tiles." not in system
+    assert left_out(settings.home, project_of(spec)) == {}
 
 
 def test_the_file_that_the_opening_shows_whole_counts_as_read(session):

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from agent.skill_places import SkillTrust, find_skills
+from agent.skill_places import SkillTrust, find_skills, left_out
 from agent.skills import load_skills
 from agent.tools.skill import skill_tool
 from app.cli import main
@@ -114,7 +114,10 @@ def test_a_projects_skill_is_loaded_only_as_it_was_when_it_was_trusted(places):
     folder = project / ".agents" / "skills" / "fuse"
     assert "fuse" not in [skill.name for skill in find_skills(home, project).all]
     assert f"warpsmith skills trust {folder}" in find_skills(home, project).problems[0]
-    SkillTrust(home).give(folder)
+    [(left, files)] = left_out(home, project).items()
+    assert left == folder
+    SkillTrust(home).give(folder, files)
+    assert left_out(home, project) == {}
     skill = find_skills(home, project).named("fuse")
     assert find_skills(home, project).problems == ()
     assert skill.read("references/tiles.md") == "about tiles"

@@ -12,6 +12,8 @@ from textual.widgets import Input
 from agent import events
 from agent.landing import FileChange, land
 from agent.landing.deed import Journal
+from agent.skill_places import project_of
+from agent.skills import content_sha256
 from app.controller import SessionController
 from app.engine_client import Arrival
 from app.ide import WarpsmithApp
@@ -373,6 +375,26 @@ async def test_nothing_is_decided_where_no_hunk_is_in_sight(tmp_path: Path) -> N
         await pilot.press("f3", "f3", "a", "r")
         await asyncio.sleep(0.1)
         assert told(folder) == []
+
+
+async def test_a_projects_skills_are_trusted_by_two_keys(tmp_path: Path) -> None:
+    folder = sessions.record(tmp_path, device="cpu")
+    async with ide(folder).run_test(size=WIDE) as pilot:
+        await ready(pilot)
+        await pilot.press("K")
+        assert pilot.app.screen is session(pilot)
+        skill = project_of(session(pilot).controller.task) / ".agents" / "skills" / "tiles"
+        skill.mkdir(parents=True)
+        (skill / "SKILL.md").write_text("---\nname: tiles\ndescription: How to tile.\n---\nTile it.\n")
+        for keys, trusted in ((["enter"], {}), (["2", "enter"], {str(skill): content_sha256(skill)})):
+            await pilot.press("K")
+            await until(pilot, lambda: isinstance(pilot.app.screen, ChoiceScreen))
+            said = "".join(text(view) for view in pilot.app.screen.query(LinesView)).replace(" ", "")
+            assert "tiles" in said
+            await pilot.press(*keys)
+            await until(pilot, lambda: pilot.app.screen is session(pilot))
+            assert bool(told(folder)) <= bool(trusted)
+        await until(pilot, lambda: told(folder) == [{"type": "trust_skills", "skills": trusted}])
 
 
 # --- landing -------------------------------------------------------------------------------------------------------
