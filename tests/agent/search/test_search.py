@@ -13,6 +13,7 @@ from agent.search.coordinator import run_search
 from agent.search.record import Member, create_record, find_record
 from agent.search.siblings import Siblings
 from agent.session import create_session, open_session, read_state
+from agent.state import settled
 from agent.store import EVENTS, SessionWriter
 from sandbox.errors import ExitCode
 from sandbox.likeness import likeness
@@ -36,8 +37,10 @@ def answer(request):
     answers = sum(message["role"] == "assistant" for message in request["messages"])
     if "BROKEN" in said:
         return Reply(status=401, error={"error": {"message": "no such key"}})
-    if answers or "Your workspace does not hold the original" in said:
+    if answers:
         return Reply(text="Done.")
+    if "Your workspace does not hold the original" in said:
+        return Reply(calls=[Call("Check")])
     if "CHEAT" in said:
         return Reply(calls=[*writes(KERNEL, CHEAT), Call("Check")])
     return Reply(calls=[*writes(KERNEL), Call("Check")])
@@ -65,15 +68,18 @@ def test_agents_differ_the_best_is_carried_forward_and_cheats_and_failures_are_n
         assert session.settings.turn_limit == 4
         assert not read_state(session.folder).words
         assert FILE not in read_state(session.folder).original_files
-    measured = read_state(rounds[1, 1].session).judged
-    assert len(measured) > 1
-    assert measured[-1].verdict.tier == "full"
+    states = {key: read_state(member.session) for key, member in rounds.items()}
+    first = states[1, 1].judged[0].verdict
+    if settled(first):  # on a busy machine it may not be, and is no verdict for others
+        assert [states[2, agent].judged[0].verdict for agent in (1, 2)] == [first, first]
+    full = [judged for state in states.values() for judged in state.judged if judged.verdict.tier == "full"]
+    assert full
     told = capsys.readouterr().out
     assert "model_error" in told
-    landed = list(read_state(rounds[1, 1].session).landings.values())
-    assert (code == ExitCode.OK) == bool(landed), told
-    assert ("fused_shift" in (tmp_path / "project" / "shifted.py").read_text()) == bool(landed)
-    assert landed or measured[-1].verdict.reward not in (2, 3) or "not landed" in told
+    landed = any(state.landings for state in states.values())
+    assert (code == ExitCode.OK) == landed, told
+    assert ("fused_shift" in (tmp_path / "project" / "shifted.py").read_text()) == landed
+    assert landed or full[-1].verdict.reward not in (2, 3) or "not landed" in told
 
 
 @pytest.mark.slow
