@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from agent.budget import Spent
+from agent.landing.standing import is_gone
 from agent.session import open_session
 from agent.settings import Settings
 from agent.state import Judged, SessionState
@@ -59,7 +60,11 @@ def next_line(state: SessionState, folder: Path) -> str:
     """Return what the developer can do now with the session in ``folder``, as a command."""
     at_home = folder.parent.parent == Settings.home
     command = f"warpsmith sessions resume {open_session(folder).id if at_home else folder}"
-    if state.landings_standing:
+    if landed := [state.landings[number].files for number in state.landings_standing]:
+        if all(map(is_gone, landed)):
+            return (
+                f"what landed is not in the project any more: others took it back, or you did by hand; next: {command}"
+            )
         return f"next: look at what landed, or undo it: {command}"
     if state.best is None:
         return f"next: let the agent go on: {command}"

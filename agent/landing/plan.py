@@ -11,6 +11,7 @@ import ast
 import hashlib
 import stat
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -102,10 +103,22 @@ def _module_contents(
     files, record = package(spec, kernel_files(spec, state), verdict)
     wanted = add_guard(judged, spec.class_name, spec.kernels_import)
     disk, before, after = _merged(spec, base, wanted, folder)
+    verified = replace(verified, tf32=_tf32(spec, verdict))
     record = guarded(record, verified, plan_fallback(before, after, spec.class_name, spec.class_name))
     files[ORIGINAL] = write_original(spec, before)
     contents = {spec.path: after, **{folder / name: data for name, data in files.items()}}
     return disk, {**contents, folder / RECORD: _record(record, contents, spec.path.parent)}
+
+
+def _tf32(spec: TaskSpec, verdict: Verdict) -> str:
+    """Return which of torch's flags allowed the TF32 that a kernel was held against; empty where none was used.
+
+    A task that declares it has it everywhere, as a run that allows it in products does; otherwise it is torch's own default,
+    which allows it to cuDNN.
+    """
+    if verdict.task.precision != "tf32":
+        return ""
+    return "matmul" if spec.precision == "tf32" else "cudnn"
 
 
 def _benchmark_contents(

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from agent.landing.confined import escape_of, record_of, recorded_hashes
 from agent.landing.folder import read_record
 from agent.landing.history import change_of_module
-from agent.landing.index import read_index
+from agent.landing.index import is_index, read_index
 from agent.landing.kept import Kept, class_sha256, text_sha256
 from agent.landing.taking_back import later_in_its_file
 from agent.landing.write import read
@@ -40,6 +40,12 @@ class Standing:
     kept: Kept
     state: State
     reasons: tuple[str, ...] = ()
+
+
+def is_gone(files: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether nothing is left of what a landing created (``ev.Landed.files``): others took it back, or somebody by hand."""
+    created = [Path(each["path"]) for each in files if each["before"] is None]
+    return bool(created) and not any(path.exists() for path in created if not is_index(path))
 
 
 def standing(project: Path, kept: Kept, present: Mapping[str, str] | None = None) -> Standing:

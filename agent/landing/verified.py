@@ -47,6 +47,7 @@ class VerifiedInputs:
         ranges: Dimensions of inputs with one size together (``dims``: ``x.0``), and the sizes verified (``low``, ``high``).
         modes: By path, parts that were not in the mode of the whole, and whether in train mode.
         attributes: By path and name, the plain attributes that a captured module had.
+        tf32: Where TF32 was allowed and made use of: ``matmul``, ``cudnn`` or nowhere.
         forms: The same for each other way in which the developer's run built and called the class, as far as it was verified.
     """
 
@@ -61,6 +62,7 @@ class VerifiedInputs:
     ranges: tuple[dict[str, Any], ...] = ()
     modes: dict[str, bool] = field(default_factory=dict)
     attributes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    tf32: str = ""
     forms: tuple[VerifiedInputs, ...] = ()
 
     @classmethod

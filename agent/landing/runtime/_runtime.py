@@ -21,7 +21,7 @@ from torch.utils.data import get_worker_info
 
 from ._build import CannotBuild, build
 from ._fallback import Original
-from ._forms import Forms
+from ._forms import Forms, allows_tf32
 from ._known import KnownCalls
 from ._parts import parts, settings
 
@@ -91,7 +91,7 @@ class Landing:
         contract = Forms(self._record["contract"], cls)
         self.original = Original(self._package, self._record["original"], cls)
         fused, init = cls.forward, cls.__init__
-        package, here, tally = self._package, self.here, self.tally
+        package, here, tally, tf32 = self._package, self.here, self.tally, contract.tf32
 
         @functools.wraps(init)
         def __init__(module: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
@@ -110,7 +110,8 @@ class Landing:
                     return self._run_original(reason, module, args, kwargs)
                 return fused(module, *args, **kwargs)
             known = module.__dict__.get("_landed_calls")
-            if self._bound is None or type(known) is not KnownCalls or not known.hold(module, args, kwargs):
+            settled = self._bound is not None and type(known) is KnownCalls and not (tf32 and not allows_tf32(tf32))
+            if not settled or not known.hold(module, args, kwargs):
                 reason = contract.differs(module, args, kwargs) or self.unavailable(_gpu(args, kwargs))
                 if reason:
                     return self._run_original(reason, module, args, kwargs)

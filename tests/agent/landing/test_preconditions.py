@@ -8,11 +8,11 @@ from textwrap import dedent
 
 import pytest
 
-from agent.landing import land
+from agent.landing import land, plan
 from agent.landing.folder import read_record
 from agent.landing.verified import VerifiedInputs
 from sandbox.verdict import VerifiedRange, VerifyCase, VerifyReport
-from tests.agent.landing.example import CHECKS, ORIGINAL, SIGNATURE, make_project, planned, run
+from tests.agent.landing.example import CHECKS, ORIGINAL, SIGNATURE, accepted, make_project, planned, run, verdict
 
 REASONS = """
     def reasons(call):
@@ -187,8 +187,14 @@ def test_a_call_of_any_form_that_was_verified_runs_the_kernel(tmp_path: Path) ->
         replace(VerifiedInputs.of(spec, signature, ORIGINAL.encode(), verify), init=None)
         for signature, verify in ((SIGNATURE, None), (wide, rows))
     )
-    land(planned(spec, verified=replace(first, forms=(other,))))
+    judged = verdict()
+    judged = replace(judged, task=replace(judged.task, precision="tf32"))
+    spec, files = spec.with_changes(precision="tf32"), {"blocks.py": ORIGINAL.encode()}
+    land(plan(spec, files, accepted(), judged, replace(first, forms=(other,))))
     code = """
+    no_tf32 = ["TF32 is not allowed (torch.backends.cuda.matmul), and it was verified with it"]
+    assert reasons(lambda: m(x)) == no_tf32
+    torch.backends.cuda.matmul.allow_tf32 = True
     w = Block(16).eval().requires_grad_(False)
     for rows in (2, 5):
         some = torch.randn(rows, 16)
@@ -198,8 +204,10 @@ def test_a_call_of_any_form_that_was_verified_runs_the_kernel(tmp_path: Path) ->
     no_form = ["the shape of x is not (4, 8), and it is of no other form that was verified"]
     assert reasons(lambda: w(torch.randn(7, 16))) == no_form
     assert reasons(lambda: m(torch.randn(2, 8))) == no_form
+    torch.backends.cuda.matmul.allow_tf32 = False
+    assert reasons(lambda: w(torch.randn(2, 16))) == no_tf32
     """
-    run(root, CHECKS + dedent(REASONS) + dedent(code))
+    run(root, CHECKS + dedent(REASONS).replace('ran("fused", lambda: m(x), original(m, x))', "") + dedent(code))
 
 
 def test_what_a_capture_knew_of_the_module_is_checked(tmp_path: Path) -> None:
