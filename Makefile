@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 # pip would compile on one core, and models, servers and tests that no program of ours imports.
 COMPILE = $(BIN)/python -m compileall -qq -j 0 -x '/(models|proxy|tests|testing)/' $(VENV)/lib || true
 
-.PHONY: demo test lint types imports tests long gpu bench clean
+.PHONY: demo test lint types imports tests long docker bench clean
 
 demo: $(STAMP)
 	@$(BIN)/warpsmith demo
@@ -29,6 +29,12 @@ tests: $(STAMP)
 
 long: $(STAMP)
 	$(BIN)/pytest -m long
+
+# All that an engine can be asked (at DOCKER_HOST, or the machine's own), in up to an hour; `make test` has a part of it.
+docker: $(STAMP)
+	$(BIN)/pytest -m docker
+	$(BIN)/python -m tests.candidates --isolation docker
+	$(BIN)/python -m tests.storm --isolation docker --verdicts 200
 
 bench: $(STAMP)
 	$(BIN)/python -m tests.bench

@@ -1,4 +1,7 @@
-"""Candidates in the isolations that this machine would not choose by itself; the static guard looks away from the cheats."""
+"""Candidates in the isolations that this machine would not choose by itself; the static guard looks away from the cheats.
+
+One of each kind here; ``make docker`` has all candidates and a longer storm judged with builds in containers.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,14 @@ REACHING_OUT = [
     "K56 right only where the parent's memory can be entered",
 ]
 """Cheats for the shared task that need what isolation keeps away."""
+COMPUTING = [
+    "K04 only what is positive is written",
+    "K10 the first answer kept for its shape",
+    "K17 a thread that is let go",
+    "K52 a library that leaves with success while it is loaded",
+    "K57 what is written as JSON gets smaller",
+]
+"""Cheats that fail whatever they can reach: by their answers, by what they leave running, by who does the sums."""
 
 LEVELS = [
     pytest.param("docker", marks=[pytest.mark.docker, pytest.mark.xdist_group("docker")]),
@@ -43,7 +54,7 @@ def test_an_honest_candidate_passes(elsewhere: Judges) -> None:
     assert told == (elsewhere.isolation.name, elsewhere.isolation.workers)
 
 
-@pytest.mark.parametrize("name", REACHING_OUT)
-def test_reaching_out_answers_nothing(name: str, elsewhere: Judges) -> None:
+@pytest.mark.parametrize("name", [*REACHING_OUT, *COMPUTING])
+def test_a_cheat_is_rejected_without_its_text_being_read(name: str, elsewhere: Judges) -> None:
     verdict = elsewhere.check(CHEATS[name], guarded=False)
     assert caught_by(verdict), verdict.reason

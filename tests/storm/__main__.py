@@ -1,6 +1,7 @@
 """A storm of faults on the judge: every right candidate gets its right verdict, and nothing is left behind.
 
     python -m tests.storm [--device cpu|cuda:0] [--verdicts 60] [--seed N] [--minutes M] [--only WORDS]
+                          [--isolation docker]
 
 Prints a line for each verdict, a table of the kinds of fault, and what was left behind. Exit status 1 if a verdict is not
 what it has to be, or if anything is left.
@@ -20,6 +21,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.levels import LOCAL, isolation_named
 from tests.storm import leaks
 from tests.storm.storm import Outcome, Storm, plan, signal_of
 
@@ -44,7 +46,8 @@ def main() -> int:
     print(f"seed {options.seed}: {len(strikes)} verdicts on {options.device}", flush=True)
     outcomes: list[Outcome] = []
     try:
-        storm = Storm(folder, options.device, options.seed, mark)
+        isolation = isolation_named(options.isolation) if options.isolation else None
+        storm = Storm(folder, options.device, options.seed, mark, isolation)
         for outcome in storm.run(strikes, time.monotonic() + 60 * options.minutes):
             outcomes.append(outcome)
             _tell(len(outcomes), outcome)
@@ -96,6 +99,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--minutes", type=float, default=600.0, help="stop after so many")
     parser.add_argument(
         "--only", nargs="*", default=[], help="parts of names of faults, or of what is done from outside"
+    )
+    parser.add_argument(
+        "--isolation", choices=[*LOCAL, "docker"], help="exactly this one; without it, the best there is"
     )
     return parser
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from unittest import mock
 
 from sandbox.errors import EnvironmentFault, WarpsmithError
-from sandbox.isolation import best_isolation
+from sandbox.isolation import Isolation, best_isolation
 from sandbox.judge import Judge
 from sandbox.judge_limits import GIBIBYTE, JudgeLimits, TierLimits
 from sandbox.timing.patience import VARIABLE as PATIENCE
@@ -96,9 +96,10 @@ class Storm:
         device: ``cpu`` or ``cuda:N``.
         seed: Chooses among the processes that a disturbance may hit.
         mark: What a candidate's files are named.
+        isolation: What candidates are built and run in; the best there is without one.
     """
 
-    def __init__(self, folder: Path, device: str, seed: int, mark: str) -> None:
+    def __init__(self, folder: Path, device: str, seed: int, mark: str, isolation: Isolation | None = None) -> None:
         self._folder = folder
         self._suffix = ".cpp" if device == "cpu" else ".cu"
         self._chance = random.Random(seed)
@@ -106,7 +107,7 @@ class Storm:
         spec = write_task(folder, reference() if device == "cpu" else reference(512, 4096), device=device)
         self._judge = Judge(
             spec,
-            isolation=best_isolation(),
+            isolation=isolation or best_isolation(),
             cache=folder / "cache",
             scratch=folder / "scratch",
             limits=_LIMITS if device == "cpu" else replace(_LIMITS, **_ON_GPU),

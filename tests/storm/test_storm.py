@@ -6,6 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from sandbox.isolation import probe
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -19,3 +23,10 @@ def storm(*arguments: str) -> None:
 
 def test_every_verdict_is_right_and_nothing_is_left() -> None:
     storm("--verdicts", "24", "--seed", "8")
+
+
+@pytest.mark.docker
+def test_the_same_with_builds_in_containers() -> None:
+    if reason := probe("docker"):
+        pytest.skip(f"docker: {reason}")
+    storm("--verdicts", "8", "--seed", "8", "--isolation", "docker")
