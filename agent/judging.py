@@ -73,6 +73,7 @@ class Judging:
     def begin_original(self) -> asyncio.Task[dict[str, Any]]:
         """Begin to measure the reference, unless that was done; after a failure it is tried again."""
         if self._original is None or _failed(self._original):
+            self._drop_unasked()
             self._original = asyncio.create_task(self._measure_original())
             self._original.add_done_callback(_failed)  # whoever needs it gets the error; nobody else has to
         return self._original
@@ -204,7 +205,6 @@ class Judging:
     async def _measure_original(self) -> dict[str, Any]:
         if self._stream.state.original is None:
             judge = await asyncio.shield(self.open())
-            self._drop_unasked()
             profile = await self._in_thread(judge.original)
             self._stream.emit(ev.OriginalProfiled(profile=profile.to_json()))
         assert self._stream.state.original is not None
