@@ -1,12 +1,13 @@
 """Both suites of candidates on a GPU: every cheat is caught, no honest candidate is rejected; ``pytest -s`` shows the table.
 
 ``python -m tests.candidates --device cuda:0`` prints the same and looks at each cheat without the static guard too.
-Candidates of one task share a judge; with ``pytest -n 8 --dist loadgroup`` several tasks are judged side by side, for
+Up to 25 candidates of one task share a judge; with ``pytest -n 8 --dist loadgroup`` several judges work side by side, for
 only timing has the device alone.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
 import pytest
@@ -20,15 +21,19 @@ from tests.candidates.tasks import TASKS
 pytestmark = [pytest.mark.gpu, pytest.mark.slow, pytest.mark.timeout(300)]
 
 DEVICE = "cuda:0"
+TOGETHER = 25
+"""More than half of the cheats are for one task."""
 
 
 def by_task(suite: Mapping[str, Candidate]) -> list[ParameterSet]:
     """Return the names of those that have a meaning on the device, grouped by their tasks."""
-    return [
-        pytest.param(name, marks=pytest.mark.xdist_group(one.task))
-        for name, one in sorted(suite.items(), key=lambda item: item[1].task)
-        if one.runs_on(DEVICE)
-    ]
+    grouped, so_far = [], Counter[str]()
+    for name, one in sorted(suite.items(), key=lambda item: item[1].task):
+        if one.runs_on(DEVICE):
+            group = f"{one.task} {so_far[one.task] // TOGETHER}"
+            so_far[one.task] += 1
+            grouped.append(pytest.param(name, marks=pytest.mark.xdist_group(group)))
+    return grouped
 
 
 @pytest.fixture(scope="module")
