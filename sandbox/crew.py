@@ -34,6 +34,9 @@ _SHARED_VARIABLES = ("CUDA_", "GOMP_", "KMP_", "LD_LIBRARY_PATH", "MKL_", "NVIDI
 _THREADS_EACH_CPU = 8
 _PATIENCE = 10.0
 _COPIES = 12
+_CONTEXT_BYTES = 768 * 1024 * 1024
+"""What a process's context takes of a GPU's memory, at most."""
+_USABLE = 0.9
 _SLOWEST_CROSSING = 500e6
 """Bytes a second between the device and fresh memory of the host, at least."""
 
@@ -126,6 +129,14 @@ class Crew:
     def crowded(self) -> bool:
         """Whether the task's tensors leave no room for the copies that judging usually makes."""
         return bool(self.accepted.get("crowded"))
+
+    def room_for(self, workers: int) -> bool:
+        """Whether so many workers may wait beside the one that has the task's copies."""
+        if self.crowded or not self.on_gpu:
+            return not self.crowded
+        gpu = gpu_of(self._spec.device)
+        memory = self._limits.device_memory or (gpu.memory if gpu else 0)
+        return contexts_fit(workers, self.accepted["bytes_moved"], memory)
 
     def patience(self, calls: int) -> float:
         """Return how many seconds the candidate may take for so many calls: much more than the reference would."""
@@ -335,6 +346,17 @@ class Crew:
     def _worker_variables(self) -> dict[str, str]:
         shared = {key: value for key, value in os.environ.items() if key.startswith(_SHARED_VARIABLES)}
         return {"PATH": self.programs, **shared, **self._spec.env, "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def contexts_fit(workers: int, bytes_moved: int, memory: int) -> bool:
+    """Whether a GPU holds the contexts of so many workers and of the bench beside the copies that judging makes.
+
+    Args:
+        workers: How many there are at once.
+        bytes_moved: Of the task (``warpsmith_harness.original.accept``).
+        memory: Bytes of the device, or 0 where that is not known: then they do not.
+    """
+    return (workers + 1) * _CONTEXT_BYTES + _COPIES * bytes_moved < _USABLE * memory
 
 
 def _user() -> str:

@@ -81,7 +81,7 @@ class Timekeeper:
         dropped: list[PlacementTimes] = []
         notes: list[str] = []
         with self._leased() as watch:
-            if not self._crew.crowded:  # there the device has room for one
+            if self._crew.room_for(self._amount.placements):
                 make_ready(self._amount.placements)
             started = time.monotonic()
             while not placements or self._goes_on(placements, modes, started):

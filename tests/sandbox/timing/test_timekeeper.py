@@ -38,7 +38,7 @@ class Given(Timekeeper):
 
 def report(monkeypatch: pytest.MonkeyPatch, *quiet: bool) -> ProfileReport:
     monkeypatch.setattr(timekeeper, "waits", lambda _: (0.0,) * 5)
-    crew: Any = SimpleNamespace(environment={}, crowded=False, check=lambda: None)
+    crew: Any = SimpleNamespace(environment={}, crowded=False, check=lambda: None, room_for=lambda _: False)
     spec: Any = SimpleNamespace(judged_by="device")
     keeper = Given(crew, spec, "full", JudgeLimits(), lambda _: None)
     keeper.quiet = list(quiet)
