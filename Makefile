@@ -6,10 +6,12 @@ STAMP := $(VENV)/.installed
 # pip would compile on one core, and models, servers and tests that no program of ours imports.
 COMPILE = $(BIN)/python -m compileall -qq -j 0 -x '/(models|proxy|tests|testing)/' $(VENV)/lib || true
 
-.PHONY: demo test lint types imports tests long docker bench clean
+.PHONY: demo install test lint types imports tests long docker bench clean
 
 demo: $(STAMP)
 	@$(BIN)/warpsmith demo
+
+install: $(STAMP)
 
 test: lint types imports tests
 
