@@ -193,8 +193,13 @@ def close_all(descriptors: Iterable[int]) -> None:
 
 
 def _children(pid: int) -> list[int]:
+    """Return the children of all of a process's threads; a thread that has just ended has none."""
     found: list[int] = []
     with contextlib.suppress(OSError):
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            found += [int(child) for child in (task / "children").read_text().split()]
+        for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208  # asked often, and four times as fast as by paths
+            with (
+                contextlib.suppress(OSError),
+                open(f"/proc/{pid}/task/{thread}/children", "rb", buffering=0) as file,  # noqa: PTH123
+            ):
+                found += [int(child) for child in file.read().split()]
     return found
