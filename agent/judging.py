@@ -9,7 +9,6 @@ import shutil
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,7 +17,7 @@ from agent.search.siblings import Sibling, Siblings
 from agent.session import Session
 from agent.state import Judged
 from agent.stream import Stream
-from agent.unasked import Unasked
+from agent.unasked import Unasked, worth_judging
 from sandbox.errors import EnvironmentFault, InternalError, WarpsmithError
 from sandbox.isolation import best_isolation
 from sandbox.judge import Judge
@@ -151,7 +150,8 @@ class Judging:
         if self._unasked is not None and self._unasked.files == files:
             return
         self._drop_unasked()
-        if self._worth_judging(files):
+        wanted = self._session.settings.verdicts_ahead and self._fruitless < FRUITLESS
+        if wanted and worth_judging(files, self._session.task.candidate_file, self._stream.state):
             self._unasked = unasked = Unasked(files, self._listener())
             unasked.task = asyncio.create_task(self._judge_unasked(unasked))
             unasked.task.add_done_callback(_failed)
@@ -247,12 +247,6 @@ class Judging:
     def _tell_ahead(self, seconds: float, *, taken: bool) -> None:
         if taken or seconds:
             self._stream.emit_anyway(ev.JudgedAhead(seconds=round(seconds, 3), taken=taken))
-
-    def _worth_judging(self, files: Mapping[str, bytes]) -> bool:
-        state, file = self._stream.state, self._session.task.candidate_file
-        hashes = {path: sha256(content).hexdigest() for path, content in files.items()}
-        new = hashes[file] != state.original_files.get(file) and all(each.files != hashes for each in state.judged)
-        return new and self._session.settings.verdicts_ahead and self._fruitless < FRUITLESS
 
     def _turn_to(self, files: Mapping[str, bytes]) -> bool:
         """Give up what is built ahead of another state than this; return whether this one's kernels are others than before."""

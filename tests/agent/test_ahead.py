@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
 from agent import events as ev
 from agent.ahead import WorkAhead
-from agent.state import SessionState
+from agent.state import Judged, SessionState
 from agent.store import SessionWriter
 from agent.stream import Stream
 from agent.tools.places import Places
+from agent.unasked import worth_judging
 from sandbox.workspace import Workspace
-from tests.agent.support import make_spec, make_turn
+from tests.agent.support import make_spec, make_turn, make_verdict
 
 FILE = "kernels/a.cpp"
 
@@ -121,3 +123,16 @@ def test_after_the_calls_of_an_answer_the_workspace_is_built_and_judged_as_it_is
         assert session.begun == session.judged == []
         session.stream.emit(ev.ToolFinished(call_id=f"c{number}", name="Bash", ok=True, message=message, seconds=0))
     assert session.begun == session.judged == [{FILE: "by hand\n"}]
+
+
+def test_kernels_that_nothing_calls_yet_and_files_that_were_judged_are_not_worth_a_verdict() -> None:
+    def hashes(files: Mapping[str, bytes]) -> dict[str, str]:
+        return {path: sha256(content).hexdigest() for path, content in files.items()}
+
+    state = SessionState(original_files=hashes({"a.py": b"as it was"}))
+    assert not worth_judging({"a.py": b"as it was", FILE: b"a kernel"}, "a.py", state)
+    files = {"a.py": b"calls it", FILE: b"a kernel"}
+    assert worth_judging(files, "a.py", state)
+    state.judged.append(Judged(1, hashes(files), make_verdict()))
+    assert not worth_judging(files, "a.py", state)
+    assert worth_judging({**files, FILE: b"another"}, "a.py", state)
