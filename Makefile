@@ -3,8 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# pip would compile on one core, and models, servers and tests that no program of ours imports.
-COMPILE = $(BIN)/python -m compileall -qq -j 0 -x '/(models|proxy|tests|testing)/' $(VENV)/lib || true
+# pip would compile on one core, and models, servers and tests that no program of ours imports; of ours it compiles nothing.
+COMPILE = $(BIN)/python -m compileall -qq -j 0 -x '/(models|proxy|tests|testing)/' $(VENV)/lib app agent sandbox trainer || true
 
 .PHONY: demo install test lint types imports tests long docker bench clean
 

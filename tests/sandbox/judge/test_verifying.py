@@ -72,7 +72,6 @@ def failed_case(verdict: Verdict) -> tuple[str, str]:
     return last.name, last.reason
 
 
-@pytest.mark.alone
 def test_a_right_kernel_passes_every_case_and_the_verdict_says_for_which_sizes(
     trained: Judge, candidate: Write
 ) -> None:
