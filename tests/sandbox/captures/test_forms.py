@@ -52,6 +52,7 @@ REWRITTEN = """
 KERNEL = """
     #include <cstdint>
     extern "C" int scaled(const float* x, const float* weight, float* out, int64_t rows, int64_t width) {
+        if (width == 16) out[int64_t(1) << 44] = 0.0f;
         for (int64_t i = 0; i < rows; ++i)
             for (int64_t j = 0; j < width; ++j) out[i * width + j] = x[i * width + j] * weight[j];
         return 0;
@@ -148,7 +149,7 @@ def test_each_is_verified_and_one_that_fails_is_named(verdict: Verdict) -> None:
     )
     assert wide.covered, str(wide)
     assert [(each.low, each.high) for each in wide.verify.ranges] == [(4, 6)]
-    assert "fresh inputs 1" in str(scaled)
+    assert "fresh inputs 1: the candidate crashed with SIGSEGV" in str(scaled)
     assert "contiguous" in str(turned)
     assert verdict.coverage.startswith("covers 2 of 4 forms in which your run builds and calls it, 6 of 8 calls")
     assert Verdict.from_json(verdict.to_json()) == verdict

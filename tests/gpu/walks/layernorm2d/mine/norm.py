@@ -4,7 +4,7 @@ import torch
 import torch.nn as nn
 from timm.layers.fast_norm import is_fast_norm
 
-from .norm_kernels import layer_norm_2d
+from .norm_kernels import layer_norm_2d, layer_norm_rows
 
 
 class LayerNorm2d(nn.LayerNorm):
@@ -24,7 +24,11 @@ class LayerNorm2d(nn.LayerNorm):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         images, channels, height, width = x.shape
         out = torch.empty_like(x, memory_format=torch.channels_last)
-        layer_norm_2d(
-            x, self.weight, self.bias, out.permute(0, 2, 3, 1), images, channels, height * width, self.eps
-        )
+        rows = out.permute(0, 2, 3, 1)
+        if x.is_contiguous():
+            layer_norm_2d(x, self.weight, self.bias, rows, images, channels, height * width, self.eps)
+        else:
+            layer_norm_rows(
+                x.permute(0, 2, 3, 1), self.weight, self.bias, rows, images * height * width, channels, self.eps
+            )
         return out

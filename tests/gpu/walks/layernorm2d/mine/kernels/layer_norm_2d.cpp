@@ -39,3 +39,23 @@ extern "C" int layer_norm_2d(
     }
     return 0;
 }
+
+// The same of pixels whose channels lie side by side already, as they do in channels_last: one row a pixel.
+extern "C" int layer_norm_rows(
+    const float* x, const float* weight, const float* bias, float* out, int64_t rows, int64_t channels, float eps) {
+#pragma omp parallel for
+    for (int64_t row = 0; row < rows; ++row) {
+        const float* from = x + row * channels;
+        float* to = out + row * channels;
+        float sum = 0.0f, square = 0.0f;
+#pragma omp simd reduction(+ : sum)
+        for (int64_t c = 0; c < channels; ++c) sum += from[c];
+        const float mean = sum / channels;
+#pragma omp simd reduction(+ : square)
+        for (int64_t c = 0; c < channels; ++c) square += (from[c] - mean) * (from[c] - mean);
+        const float scale = 1.0f / std::sqrt(square / channels + eps);
+#pragma omp simd
+        for (int64_t c = 0; c < channels; ++c) to[c] = (from[c] - mean) * scale * weight[c] + bias[c];
+    }
+    return 0;
+}
