@@ -109,7 +109,8 @@ def _verify(verify: VerifyReport, reason: str, size: Size) -> Iterator[str]:
     told = [f"  {c.name}: {_why(c.reason, reason)}{_errors(c.max_abs_error, c.max_rel_error)}" for c in failed]
     yield from _first(size.cases, told)
     yield from (f"  sizes: {each}" for each in verify.ranges)
-    yield from _first(size.cases, [f"  form: {each}" for each in verify.forms])
+    forms = [each for each in verify.forms if not each.covered or each.ratio]
+    yield from _first(size.cases, [f"  form: {each}" for each in forms])
     yield from (f"  note: {note}" for note in verify.notes[: size.notes])
 
 

@@ -20,6 +20,7 @@ from sandbox.verifying import LoadFailed, Verifier, describe_failure, failed_cas
 from sandbox.workers import CandidateFailed, Worker, WorkerDied
 
 _TIMING = TierLimits(cases=0, placements=1, profile_seconds=0.6, pairs=60, least_pairs=6)
+_TIMING_SECONDS = 20.0
 _NO_TIME = "there was no time left for it"
 
 
@@ -84,8 +85,10 @@ class FormsTrial:
         return tuple(reports)
 
     def time(self, reports: Sequence[FormReport]) -> tuple[FormReport, ...]:
-        """Time the candidate in each form in which it is right."""
-        return tuple(self._timed(form, each) for form, each in zip(self._forms, reports, strict=True))
+        """Time the candidate in each form in which it is right, as long as there is time for it."""
+        until = time.monotonic() + _TIMING_SECONDS
+        pairs = zip(self._forms, reports, strict=True)
+        return tuple(self._timed(form, each) if time.monotonic() < until else each for form, each in pairs)
 
     def _verify(self, form: TaskForm, report: FormReport) -> FormReport:
         bench = self._crew.bench
