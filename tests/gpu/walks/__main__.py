@@ -6,7 +6,7 @@
 
 For each: its tests, ``hotspots`` of its script, the capture, a session with a played model, the landing in a clone, its tests,
 ``hotspots --compare``, undo. Exit code 0: every walk came to its end. ``FOLDER/NAME/log.txt`` holds what each command said,
-``table.txt`` the figures.
+``table.txt`` the figures as far as they are known, from the first step on.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.gpu.walks.walk import PLANS, Stopped, Walk
 
 
 def main() -> int:
-    """Walk what was asked for, and print each walk's table when it ends."""
+    """Walk what was asked for, and print each walk's table once its figures are known."""
     options = _parser().parse_args()
     plans: SimpleQueue = SimpleQueue()
     kind = options.devices[0].partition(":")[0]
@@ -46,12 +46,15 @@ def main() -> int:
             walk = Walk(plan, folder, options.python, device, options.seconds)
             walks.append(walk)
             try:
-                walk.go()
+                for step in walk.go():  # whoever ends it before its end has what is known by then
+                    table = _write(walk, f"so far: {step} is done")
+                    if step == "compare":
+                        print(table, flush=True)
+                _write(walk, "tests green before and after, undone to the byte")
+                print(f"{plan.name}: tests green before and after, undone to the byte", flush=True)
             except Stopped as reason:
                 stopped[plan.name] = str(reason)
-            table = "\n".join(_lines(walk, stopped.get(plan.name, "")))
-            (folder / "table.txt").write_text(f"{table}\n")
-            print(table, flush=True)
+                print(_write(walk, f"STOPPED: {reason}"), flush=True)
 
     workers = [threading.Thread(target=work, args=(device,)) for device in options.devices]
     began = time.monotonic()
@@ -63,7 +66,14 @@ def main() -> int:
     return 1 if stopped else 0
 
 
-def _lines(walk: Walk, stopped: str) -> Iterator[str]:
+def _write(walk: Walk, how: str) -> str:
+    """Write a walk's table into its folder, and return it."""
+    table = "\n".join(_lines(walk, how))
+    (walk.folder / "table.txt").write_text(f"{table}\n")
+    return table
+
+
+def _lines(walk: Walk, how: str) -> Iterator[str]:
     yield f"{walk.plan.class_name} of {walk.plan.package} on {walk.before.get('device', walk.device)}"
     if walk.verdict:
         gains = {name: f"{r:.2f} [{low:.2f}, {high:.2f}]" for name, (r, low, high) in walk.verdict["speedup"].items()}
@@ -71,7 +81,7 @@ def _lines(walk: Walk, stopped: str) -> Iterator[str]:
     if walk.comparison:
         yield from _compared(walk.comparison, walk.plan.class_name)
     yield f"  seconds                 {json.dumps({name: round(took) for name, took in walk.took.items()})}"
-    yield f"  STOPPED: {stopped}" if stopped else "  tests green before and after, undone to the byte"
+    yield f"  {how}"
 
 
 def _compared(told: dict[str, Any], class_name: str) -> Iterator[str]:

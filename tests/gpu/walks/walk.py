@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -54,6 +54,7 @@ PLANS = (
     ),
     Plan("layernorm2d", "timm", "LayerNorm2d", "pictures/norm.py", {"cpu": "python classify.py"}),
     Plan("frozenbatchnorm2d", "torchvision", "FrozenBatchNorm2d", "spotter/norm.py", {"cpu": "python features.py"}),
+    Plan("globalresponsenorm", "diffusers", "GlobalResponseNorm", "mosaic/norm.py", {"cpu": "python paint.py"}),
     Plan(
         "pairnorm",
         "torch-geometric",
@@ -93,8 +94,8 @@ class Walk:
     comparison: dict[str, Any] = field(default_factory=dict)
     took: dict[str, float] = field(default_factory=dict)
 
-    def go(self) -> None:
-        """Walk; raises ``Stopped`` where a step fails."""
+    def go(self) -> Iterator[str]:
+        """Walk, and yield the name of each step that is done; raises ``Stopped`` where one fails."""
         steps = (self.clone, self.test, self.rank, self.optimise, self.land, self.test, self.compare, self.undo)
         for step in steps:
             began = time.monotonic()
@@ -102,6 +103,7 @@ class Walk:
             took = time.monotonic() - began
             self.took[step.__name__] = self.took.get(step.__name__, 0.0) + took
             print(f"{self.plan.name}: {step.__name__} took {took:.1f} s", flush=True)
+            yield step.__name__
 
     def clone(self) -> None:
         """Make the project's repository, and the developer's clone of it."""

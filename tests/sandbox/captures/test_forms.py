@@ -86,10 +86,8 @@ SCRIPT = """
 """
 
 
-@pytest.fixture(scope="module")
-def spec(tmp_path_factory: pytest.TempPathFactory) -> TaskSpec:
-    """Return the task of the class, captured in a run of its own."""
-    project = tmp_path_factory.mktemp("forms") / "project"
+def capture_forms(project: Path) -> Path:
+    """Write the project, run its script and return the capture of its class."""
     (project / "net").mkdir(parents=True)
     (project / "net/__init__.py").touch()
     (project / "net/scaled.py").write_text(dedent(MODULE))
@@ -97,7 +95,12 @@ def spec(tmp_path_factory: pytest.TempPathFactory) -> TaskSpec:
     command = [sys.executable, "run.py", "captures", str(HARNESS)]
     ran = subprocess.run(command, cwd=project, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
-    return resolve_capture(project / "captures/Scaled")
+    return project / "captures/Scaled"
+
+
+@pytest.fixture(scope="module")
+def spec(tmp_path_factory: pytest.TempPathFactory) -> TaskSpec:
+    return resolve_capture(capture_forms(tmp_path_factory.mktemp("forms") / "project"))
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,36 @@
+// out = gamma * x * |x_c| / (mean over c of |x_c| + 1e-6) + beta + x, |x_c| over the pixels of a picture, NHWC fp32.
+
+#include <cmath>
+#include <cstdint>
+
+extern "C" int global_response_norm(
+    const float* x, const float* gamma, const float* beta, float* scale, float* out, int64_t images, int64_t pixels,
+    int64_t channels) {
+    if (channels == 0) return 0;
+    for (int64_t image = 0; image < images; ++image) {
+        const float* from = x + image * pixels * channels;
+        float* to = out + image * pixels * channels;
+        float* factor = scale + image * channels;
+        constexpr int64_t PART = 64;
+#pragma omp parallel for
+        for (int64_t first = 0; first < channels; first += PART) {
+            const int64_t last = first + PART < channels ? first + PART : channels;
+            for (int64_t c = first; c < last; ++c) factor[c] = 0.0f;
+            for (int64_t p = 0; p < pixels; ++p) {
+#pragma omp simd
+                for (int64_t c = first; c < last; ++c) factor[c] += from[p * channels + c] * from[p * channels + c];
+            }
+            for (int64_t c = first; c < last; ++c) factor[c] = std::sqrt(factor[c]);
+        }
+        float sum = 0.0f;
+        for (int64_t c = 0; c < channels; ++c) sum += factor[c];
+        const float over = 1.0f / (sum / channels + 1e-6f);
+        for (int64_t c = 0; c < channels; ++c) factor[c] = 1.0f + gamma[c] * (factor[c] * over);
+#pragma omp parallel for
+        for (int64_t p = 0; p < pixels; ++p) {
+#pragma omp simd
+            for (int64_t c = 0; c < channels; ++c) to[p * channels + c] = from[p * channels + c] * factor[c] + beta[c];
+        }
+    }
+    return 0;
+}
