@@ -186,7 +186,8 @@ def update(learner: Learner, episodes: Sequence[Episode], advantages: np.ndarray
         old, entropy = learner.logprobs(batch)
         numbers["entropy"] = float(entropy.mean())
         kept, importance = ppo.corrected(batch, old, learner.recipe, learner.version, numbers)
-        signal = ppo.Signal(old, batch.spread(torch.from_numpy(advantages)).float(), importance)
+        reference = learner.reference_logprobs(batch) if learner.recipe.kl else None
+        signal = ppo.Signal(old, batch.spread(torch.from_numpy(advantages)).float(), importance, reference)
         ppo.improve(learner, batch, signal, kept, numbers)
         ppo.measure_move(learner, batch, signal, numbers)
     return numbers

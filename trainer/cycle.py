@@ -37,6 +37,7 @@ from trainer.rollout.external import external_server
 from trainer.rollout.server import PolicyServer, ServerSettings, Weights
 from trainer.rollout.sessions import run_sessions
 from trainer.rollout.turns import DeviceTurns
+from trainer.run.counts import amount, count, natural
 from trainer.run.learner import Learner
 from trainer.run.options import add_run_options, opened, part_of
 from trainer.run.run import Run
@@ -78,26 +79,28 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     add_run_options(parser, steps="20")
     group = parser.add_argument_group("sessions")
-    group.add_argument("--sessions", type=int, default=16, metavar="N", help="of each step (default: %(default)s)")
-    group.add_argument("--at-once", type=int, default=4, metavar="N", help="side by side (default: %(default)s)")
-    group.add_argument("--turns", type=int, default=150, metavar="N", help="limit of a session (default: %(default)s)")
-    group.add_argument("--minutes", type=float, default=0.0, metavar="X", help="limit of a session (default: none)")
-    group.add_argument("--answer-tokens", type=int, metavar="N", help="limit of an answer (default: the context)")
+    group.add_argument("--sessions", type=count, default=16, metavar="N", help="of each step (default: %(default)s)")
+    group.add_argument("--at-once", type=count, default=4, metavar="N", help="side by side (default: %(default)s)")
     group.add_argument(
-        "--context", type=int, default=131_072, metavar="N", help="tokens of a session (default: %(default)s)"
+        "--turns", type=count, default=150, metavar="N", help="limit of a session (default: %(default)s)"
     )
-    group.add_argument("--temperature", type=float, default=1.0, help="of sampling (default: %(default)s)")
+    group.add_argument("--minutes", type=amount, default=0.0, metavar="X", help="limit of a session (default: none)")
+    group.add_argument("--answer-tokens", type=count, metavar="N", help="limit of an answer (default: the context)")
+    group.add_argument(
+        "--context", type=count, default=131_072, metavar="N", help="tokens of a session (default: %(default)s)"
+    )
+    group.add_argument("--temperature", type=amount, default=1.0, help="of sampling (default: %(default)s)")
     group.add_argument("--judge-device", default="", help="where candidates are judged (default: where the policy is)")
     group.add_argument(
-        "--warm-up", type=int, default=0, metavar="N", help="steps at first of which only the critic learns"
+        "--warm-up", type=natural, default=0, metavar="N", help="steps at first of which only the critic learns"
     )
     group = parser.add_argument_group("server")
     group.add_argument(
-        "--batch", type=int, default=8, metavar="N", help="answers written at once (default: %(default)s)"
+        "--batch", type=count, default=8, metavar="N", help="answers written at once (default: %(default)s)"
     )
     group.add_argument(
         "--kept-tokens",
-        type=int,
+        type=count,
         default=262_144,
         metavar="N",
         help="of conversations kept on the device (default: %(default)s)",

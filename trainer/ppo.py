@@ -26,7 +26,7 @@ from trainer.maths.aggregate import Mean, token_weights
 from trainer.maths.gae import adaptive_lambda
 from trainer.maths.importance import correction
 from trainer.maths.kl import k1, k3, kl_loss
-from trainer.maths.losses import clipped, dppo_loss, nll, policy_loss
+from trainer.maths.losses import clipped, dppo_loss, moved_far, nll, policy_loss
 from trainer.maths.whitening import Moments, whiten
 from trainer.run.batch import Batch
 from trainer.run.learner import Learner, Loss
@@ -72,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
     with opened(options, "ppo", ["policy", "critic"], training) as (run_, learner):
 
         def once() -> dict[str, float | None]:
-            return update(learner, [episodes[number] for number in learner.next_episodes(len(episodes))])
+            return update(learner, next_fresh(episodes, learner))
 
         run_.train(learner, options.steps or steps_over(episodes, learner), once)
     return ExitCode.OK
@@ -86,6 +86,24 @@ def steps_over(episodes: Sequence[Episode], learner: Learner) -> int:
         return one_pass
     fresh_for = newest + gap + 1 - (learner.version - learner.step)
     return max(1, min(one_pass, fresh_for))
+
+
+def next_fresh(episodes: Sequence[Episode], learner: Learner) -> list[Episode]:
+    """Return the next batch in which an episode is not too old; where all of them are, just the next."""
+
+    def is_of_use(some: Sequence[Episode]) -> bool:
+        return any(is_fresh(each, learner.recipe, learner.version) for each in some)
+
+    while True:
+        batch = [episodes[number] for number in learner.next_episodes(len(episodes))]
+        if is_of_use(batch) or not is_of_use(episodes):
+            return batch
+
+
+def is_fresh(episode: Episode, recipe: Recipe, version: int) -> bool:
+    """Return whether an episode is of a policy that is no more updates behind than a recipe allows, or of an unknown one."""
+    made = episode.policy.version
+    return recipe.version_gap is None or made < 0 or version - made <= recipe.version_gap
 
 
 def update(learner: Learner, episodes: Sequence[Episode]) -> dict[str, float | None]:
@@ -136,9 +154,7 @@ def corrected(
     Raises:
         UsageError: No episode is left.
     """
-    gap = math.inf if recipe.version_gap is None else recipe.version_gap
-    written = [episode.policy.version for episode in batch.episodes]
-    kept = [number for number, made in enumerate(written) if made < 0 or version - made <= gap]
+    kept = [number for number, episode in enumerate(batch.episodes) if is_fresh(episode, recipe, version)]
     importance = torch.ones(batch.actions)
     if recipe.importance is not None:
         found = correction(old, batch.behaviour, batch.lengths, recipe.importance, recipe.reject_k3)
@@ -149,11 +165,12 @@ def corrected(
             "importance_cut": found.diagnostics["capped_share"],
             "effective_share": found.diagnostics["effective_share"],
         }
-    numbers["rejected"] = 1 - len(kept) / len(written)
+    numbers["rejected"] = 1 - len(kept) / len(batch.episodes)
     if not kept:
+        behind = version - max(episode.policy.version for episode in batch.episodes)
         raise UsageError(
-            f"None of {len(written)} episodes was written by a policy close enough to this one.",
-            where=f"version_gap={gap:g}: the newest is {version - max(written)} updates older; "
+            f"None of {len(batch.episodes)} episodes was written by a policy close enough to this one.",
+            where=f"version_gap={recipe.version_gap}: the newest is {behind} updates older; "
             f"reject_k3={recipe.reject_k3}: their mean k3 is {numbers.get('mismatch_k3', math.nan):.3g}",
             next_step="Make new sessions with this policy and ingest them; cycle does so by itself.",
         )
@@ -228,7 +245,10 @@ def measure_move(learner: Learner, batch: Batch, signal: Signal, numbers: dict[s
     recipe = learner.recipe
     now, old = learner.logprobs(batch).logp.double(), signal.old.double()
     ratio = (now - old).exp()
-    cut = clipped(now, old, signal.advantages, recipe.clip_low, recipe.clip_high)
+    if recipe.policy_loss == "dppo":
+        cut = moved_far(now, old, signal.advantages, recipe.dppo_bound, recipe.dppo_bound)
+    else:
+        cut = clipped(now, old, signal.advantages, recipe.clip_low, recipe.clip_high)
     numbers |= {
         "k1": float(k1(old, now).mean()),
         "k3": float(k3(old, now).mean()),

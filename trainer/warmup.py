@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from agent.settings import load_settings
-from sandbox.errors import EnvironmentFault, ExitCode, UsageError
+from sandbox.errors import EnvironmentFault, ExitCode
 from sandbox.isolation import best_isolation
 from sandbox.machine.devices import resolve_device
 from trainer import ppo
@@ -28,6 +28,7 @@ from trainer.data.dataset import write_set
 from trainer.data.episode import Episode
 from trainer.policy.model import PolicyModel
 from trainer.rollout.turns import DeviceTurns
+from trainer.run.counts import amount, count
 from trainer.run.learner import Learner
 from trainer.run.options import add_run_options, opened, part_of
 from trainer.tasks.answers import CONTEXT, REWARDS, Answer, Question, ask, episode_of, writer_of
@@ -160,15 +161,15 @@ def add_task_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("tasks", metavar="TASKS", help=f"a folder of KernelBench files, or {PRACTICE}")
     add_run_options(parser, steps=str(STEPS))
     group = parser.add_argument_group("answers")
-    group.add_argument("--tasks-a-step", type=int, default=Asking.tasks, metavar="N", help="default: %(default)s")
-    group.add_argument("--answers", type=int, default=Asking.each, metavar="N", help="to each (default: %(default)s)")
-    group.add_argument("--temperature", type=float, default=1.0, help="of sampling (default: %(default)s)")
+    group.add_argument("--tasks-a-step", type=count, default=Asking.tasks, metavar="N", help="default: %(default)s")
+    group.add_argument("--answers", type=count, default=Asking.each, metavar="N", help="to each (default: %(default)s)")
+    group.add_argument("--temperature", type=amount, default=1.0, help="of sampling (default: %(default)s)")
     group.add_argument(
-        "--context", type=int, default=CONTEXT, metavar="N", help="tokens of prompt and answer (default: %(default)s)"
+        "--context", type=count, default=CONTEXT, metavar="N", help="tokens of prompt and answer (default: %(default)s)"
     )
-    group.add_argument("--batch", type=int, default=256, metavar="N", help="answers at once (default: %(default)s)")
+    group.add_argument("--batch", type=count, default=256, metavar="N", help="answers at once (default: %(default)s)")
     group.add_argument("--memo", type=Path, metavar="FILE", help="what was judged before (default: in the cache)")
-    group.add_argument("--judges", type=int, metavar="N", help="at work at once (default: one for each CPU)")
+    group.add_argument("--judges", type=count, metavar="N", help="at work at once (default: one for each CPU)")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -199,14 +200,7 @@ def tasks_of(named: str, device: str) -> list[Task]:
 
 
 def asking_of(options: argparse.Namespace) -> Asking:
-    """Return how the options want the policy to be asked.
-
-    Raises:
-        UsageError: A number makes no sense.
-    """
-    for name in ("tasks_a_step", "answers", "context", "batch"):
-        if getattr(options, name) < 1:
-            raise UsageError("It has to be 1 or more.", where=f"--{name.replace('_', '-')}")
+    """Return how the options want the policy to be asked."""
     return Asking(options.tasks_a_step, options.answers, options.temperature, options.context, options.batch)
 
 

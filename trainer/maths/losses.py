@@ -54,10 +54,15 @@ def dppo_loss(
         high: By how much that of one with a positive advantage may have risen.
         cap: No ratio counts for more.
     """
-    moved = (logp.exp() - old.exp()).detach()
-    free = torch.where(advantages > 0, moved <= high, moved >= -low)
+    free = ~moved_far(logp.detach(), old, advantages, low, high)
     ratio = log_ratio(logp, old).exp().clamp(max=cap).detach()
     return -advantages * ratio * logp * free
+
+
+def moved_far(logp: Tensor, old: Tensor, advantages: Tensor, low: float = 0.2, high: float = 0.2) -> Tensor:
+    """Return which actions `dppo_loss` gives no gradient to, because their probability has moved far enough."""
+    moved = logp.exp() - old.exp()
+    return torch.where(advantages > 0, moved > high, moved < -low) & (advantages != 0)
 
 
 def clipped(logp: Tensor, old: Tensor, advantages: Tensor, low: float = 0.2, high: float = 0.28) -> Tensor:

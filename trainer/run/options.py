@@ -19,6 +19,7 @@ from trainer.policy.critic import Bounds, Critic, critic_beside, load_critic
 from trainer.policy.identity import read_hashes
 from trainer.policy.model import PolicyModel, load_policy
 from trainer.run.checkpoint import KEPT
+from trainer.run.counts import count, natural
 from trainer.run.faults import told
 from trainer.run.learner import Learner
 from trainer.run.presets import PRESETS, adjusted, preset, with_lora
@@ -46,16 +47,16 @@ def add_run_options(parser: argparse.ArgumentParser, *, steps: str) -> None:
     """
     parser.add_argument("--model", type=Path, required=True, help="folder of the policy to begin from, or of a run")
     parser.add_argument("--out", type=Path, required=True, help="folder of this run; where it exists, the run goes on")
-    parser.add_argument("--steps", type=_count, help=f"steps of the whole run (default: {steps})")
+    parser.add_argument("--steps", type=count, help=f"steps of the whole run (default: {steps})")
     parser.add_argument("--preset", choices=PRESETS, default="long-horizon", help="the recipe (default: %(default)s)")
     parser.add_argument(
         "--set", dest="settings", metavar="NAME=VALUE", action="append", default=[], help="change one of its numbers"
     )
-    parser.add_argument("--lora", type=_count, metavar="RANK", help="train adapters of this rank, and not all weights")
-    parser.add_argument("--seed", type=_seed, default=0, help="of the order of the data (default: %(default)s)")
+    parser.add_argument("--lora", type=count, metavar="RANK", help="train adapters of this rank, and not all weights")
+    parser.add_argument("--seed", type=natural, default=0, help="of the order of the data (default: %(default)s)")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (default: %(default)s)")
-    parser.add_argument("--every", type=_count, default=1, help="steps between checkpoints (default: %(default)s)")
-    parser.add_argument("--keep", type=_count, default=KEPT, help="checkpoints that are kept (default: %(default)s)")
+    parser.add_argument("--every", type=count, default=1, help="steps between checkpoints (default: %(default)s)")
+    parser.add_argument("--keep", type=count, default=KEPT, help="checkpoints that are kept (default: %(default)s)")
 
 
 @contextmanager
@@ -178,17 +179,3 @@ def _part_of_run(run: Path, part: str) -> Path | None:
         return folder.resolve()
     origin = json.loads((run / "run.json").read_text())["model" if part == "policy" else "critic"]
     return Path(origin) if origin else None
-
-
-def _count(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError("it has to be 1 or more")
-    return number
-
-
-def _seed(text: str) -> int:
-    number = int(text)
-    if number < 0:
-        raise argparse.ArgumentTypeError("it has to be 0 or more")
-    return number

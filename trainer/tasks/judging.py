@@ -98,8 +98,15 @@ class Desk:
         self._closed = True
         judges = list(self._judges.values())
         self._judges.clear()
-        with ThreadPoolExecutor(max(1, len(judges))) as threads:
-            list(threads.map(_end, judges))
+        self._end(judges)
+
+    def leave_others(self) -> None:
+        """Judge on the first device alone from now on."""
+        with self._lock:
+            self._devices = (self.device,)
+            gone = [name for name, judge in self._judges.items() if judge.spec.device != self.device]
+            judges = [self._judges.pop(name) for name in gone if not self._at_work[name].locked()]
+        self._end(judges)
 
     def judge(self, asked: Sequence[Asked]) -> list[Outcome]:
         """Return what each answer comes to, in order; what is not known yet is judged, several tasks side by side.
@@ -194,8 +201,7 @@ class Desk:
                 limits=self._limits,
             )
             spare = self._spare()
-        for each in spare:
-            each.close()
+        self._end(spare)
         try:
             judge.open()
         except BaseException:
@@ -214,6 +220,12 @@ class Desk:
                 found.append(self._judges.pop(name))
         return found
 
+    def _end(self, judges: Sequence[Judge]) -> None:
+        with ThreadPoolExecutor(max(1, len(judges))) as threads:
+            for judge in judges:
+                judge.give_up()
+                threads.submit(judge.close)
+
     def _spec(self, task: Task, device: str) -> TaskSpec:
         folder = self._scratch / task.name / "task"
         folder.mkdir(parents=True, exist_ok=True)
@@ -221,11 +233,6 @@ class Desk:
         path.write_text(task.source)
         python = Path(sys.executable)
         return TaskSpec("kernelbench", path, "Model", path.stem, folder, python, device=device)
-
-
-def _end(judge: Judge) -> None:
-    judge.give_up()
-    judge.close()
 
 
 def shares(outcomes: Sequence[Outcome]) -> dict[str, float | None]:

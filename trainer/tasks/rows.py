@@ -68,8 +68,11 @@ RANGE = Hole(
     "int first, last; // the smallest range of columns j that holds all that count",
     tuple(
         zip(
-            (*OPERATORS, *OPERATORS[:2]),
-            (first(96), between(16, 80), last(72), band(30), last(30), first(12), between(300, 350), band(5)),
+            (*OPERATORS, *OPERATORS[:3]),
+            (
+                *(band(5), between(16, 80), first(96), last(72), first(12)),
+                *(band(30), last(30), between(300, 350), first(60)),
+            ),
             strict=True,
         )
     ),

@@ -1,15 +1,15 @@
 """Learning is real: a small pretrained model learns to write the line that a kernel lacks, and does better on other operators.
 
-One command, from the repository root; it prints as it goes, and every line of ``results.jsonl`` is written when it is known::
+From the repository root; it prints as it goes, and every line of ``results.jsonl`` is written when it is known::
 
-    python -m tests.gpu.learning --model FOLDER --minutes 9                all runs that are not done yet, one after the other
-    python -m tests.gpu.learning --model FOLDER --runs whole-0 no-rft-0    some
+    python -m tests.gpu.learning --model FOLDER --at-once 6 --learn-on cuda:0 --judge-on cuda:1 --minutes 8.5
+    python -m tests.gpu.learning --model FOLDER --runs whole-0 no-rft-0    some of the runs, on one device
     python -m tests.gpu.learning --table                                   what is known so far
     python -m tests.gpu.learning --draw curves.png                         the curves
 
 ``--folder`` is where ``results.jsonl`` and ``judged.jsonl`` lie: what was judged is never judged again, and a run that was cut
-off begins anew on it in a minute or two. A run is the whole recipe (samples of the start model, rejection fine-tuning,
-value pretraining, PPO) or the recipe without a part of it:
+off begins anew on it. Runs are processes of their own and share one desk. PPO ends when the time does, with an evaluation.
+A run is the whole recipe (samples of the start model, rejection fine-tuning, value pretraining, PPO) or lacks a part of it:
 
 | run | what |
 |---|---|

@@ -60,7 +60,8 @@ def take(desk: Desk, trained: Sequence[Task], held_out: Sequence[Task], results:
         right = known_answers(task)["right"]
         if right not in pool.setdefault(task.opening, []):
             pool[task.opening].append(right)
-    asked = [(task, draw.choice(pool[task.opening])) for task in held_out for _ in range(DRAWS)]
+    alike = [task for task in held_out if task.opening in pool]
+    asked = [(task, draw.choice(pool[task.opening])) for task in alike for _ in range(DRAWS)]
     mean = fmean(outcome.reward or 0 for outcome in desk.judge(asked))
     results.add("baseline", name="random policy", held_out_reward=mean, what="drawn from what is right in training")
     total, best = 0.0, {}

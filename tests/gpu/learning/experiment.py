@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import math
 import time
 from collections import defaultdict
@@ -10,8 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
-
-import torch
 
 from tests.gpu.learning.results import Results
 from trainer import ppo, rft, value
@@ -61,7 +58,7 @@ class Sizes:
     """How much of everything.
 
     Attributes:
-        steps: Of PPO.
+        steps: Of PPO at most; they end when the time does.
         tasks, each: Asked about in a step, and answers to each.
         collected: Answers to each task of training that fine-tuning and value pretraining are made from.
         every: Steps between evaluations.
@@ -70,22 +67,21 @@ class Sizes:
         part: Episodes of an update of those two.
     """
 
-    steps: int = 24
+    steps: int = 40
     tasks: int = 24
-    each: int = 12
+    each: int = 8
     collected: int = 24
     every: int = 4
-    shown: int = 16
+    shown: int = 12
     rft_passes: int = 2
     value_passes: int = 4
     part: int = 48
 
 
-TEMPERATURE = 0.8
-"""Of all answers, evaluations included."""
-
+LAST = 25.0
+"""Seconds that are left for the last evaluation when the steps of PPO end."""
 RECIPE = replace(
-    preset("long-horizon"), actor_lr=1e-5, critic_lr=5e-5, warm_up=3, reject_k3=0.05, version_gap=None, tokens=65_536
+    preset("long-horizon"), actor_lr=2e-5, critic_lr=5e-5, warm_up=3, reject_k3=0.05, version_gap=None, tokens=65_536
 )
 FINE_TUNING = replace(RECIPE, actor_lr=5e-5)
 
@@ -98,7 +94,6 @@ class Experiment:
         model: Folder of the start model.
         scratch: For the policy between two stages.
         desk: Judges.
-        trained, held_out: Tasks.
         results: Where lines go.
         until: When the time is over, as ``time.monotonic()`` has it.
     """
@@ -107,41 +102,48 @@ class Experiment:
     scratch: Path
     processes: Processes
     desk: Judges
-    trained: Sequence[Task]
-    held_out: Sequence[Task]
     results: Results
     until: float
     sizes: Sizes = Sizes()
+    trained: Sequence[Task] = ()
+    held_out: Sequence[Task] = ()
 
-    def run(self, variant: Variant) -> None:
+    def run(self, variant: Variant, tasks: Callable[[], Sequence[Sequence[Task]]]) -> None:
         """Go through the stages of a run.
+
+        Args:
+            variant: Which.
+            tasks: Waits for them, while the model is loaded already; those of training, and those that are held out.
 
         Raises:
             OutOfTime: Before it came to its end.
         """
         began, told = time.monotonic(), {"run": variant.run, "attempt": f"{time.time():.0f}"}
-        model = self._fine_tuned(variant, told) if variant.rft else self.model
-        learner = self._learner(variant, model, RECIPE, ("policy", "critic"))
+        stages = ("policy",) if variant.rft else ("policy", "critic")
+        learner = self._learner(variant, self.model, FINE_TUNING if variant.rft else RECIPE, stages)
+        self.trained, self.held_out = tasks()
+        self._evaluate(learner, variant, told, "start", 0)
+        if variant.rft:
+            model = self._fine_tuned(learner, variant, told)
+            learner = self._learner(variant, model, RECIPE, ("policy", "critic"))
         turns = self._turns(learner, variant, self.sizes.each)
-        if not variant.rft:
-            self._evaluate(learner, variant, told, "start", 0)
         if variant.value:
             episodes = self._collected(learner, variant)
             self._learn(learner, episodes, value.update, self.sizes.value_passes, {**told, "stage": "value"})
-        for step in range(1, self.sizes.steps + 1):
-            self._check_time()
+        self._check_time()
+        while learner.step < self.sizes.steps and time.monotonic() < self.until - LAST:
             learner.step += 1
             numbers = turns.step(self.trained, ppo.update)
-            self.results.add("step", **told, **{**numbers, "step": step})
-            print(f"{variant.run} step {step}: {_shown(numbers)}", flush=True)
-            if step % self.sizes.every == 0 or step == self.sizes.steps:
-                self._evaluate(learner, variant, told, "ppo", step)
+            self.results.add("step", **told, **{**numbers, "step": learner.step})
+            print(f"{variant.run} step {learner.step}: {_shown(numbers)}", flush=True)
+            if learner.step % self.sizes.every == 0:
+                self._evaluate(learner, variant, told, "ppo", learner.step)
+        if learner.step % self.sizes.every:
+            self._evaluate(learner, variant, told, "ppo", learner.step)
         self.results.add("done", **told, seconds=time.monotonic() - began)
 
-    def _fine_tuned(self, variant: Variant, told: dict[str, str]) -> Path:
-        """Have the start model imitate those of its answers that earn something, and return the folder of what it became."""
-        learner = self._learner(variant, self.model, FINE_TUNING, ("policy",))
-        self._evaluate(learner, variant, told, "start", 0)
+    def _fine_tuned(self, learner: Learner, variant: Variant, told: dict[str, str]) -> Path:
+        """Have a policy imitate those of its answers that earn something, and return the folder of what it became."""
         good = [each for each in self._collected(learner, variant) if (each.reward or 0) > 0]
         print(f"{variant.run}: fine-tuning on {len(good)} answers", flush=True)
         self._learn(learner, good, rft.update, self.sizes.rft_passes, {**told, "stage": "rft"})
@@ -149,10 +151,6 @@ class Experiment:
         assert learner.policy is not None
         folder = self.scratch / variant.run
         learner.policy.save(folder)
-        del learner
-        gc.collect()
-        if self.processes.device.type == "cuda":
-            torch.cuda.empty_cache()
         return folder
 
     def _learner(self, variant: Variant, model: Path, recipe: Recipe, trains: Sequence[str]) -> Learner:
@@ -161,7 +159,7 @@ class Experiment:
         return learner_of(origin, self.processes, trains)
 
     def _turns(self, learner: Learner, variant: Variant, each: int) -> SingleTurns:
-        asking = Asking(tasks=self.sizes.tasks, each=each, temperature=TEMPERATURE, batch=512)
+        asking = Asking(tasks=self.sizes.tasks, each=each, batch=512)
         return SingleTurns(learner, self.desk, asking, variant.reward)
 
     def _collected(self, learner: Learner, variant: Variant) -> list[Episode]:

@@ -38,11 +38,16 @@ def test_a_row_says_where_its_actions_are():
 
 
 def test_what_follows_the_last_action_and_segments_without_any_are_left_out():
-    part = segment(20, 1)
-    silent = replace(part, action=np.zeros(20, np.bool_))
+    part = segment(60, 1)
+    part.action[20:] = False
+    silent = replace(part, action=np.zeros(60, np.bool_))
     [row] = pack([silent, part], 100)
     assert row.segments == (1,)
-    assert row.tokens == np.flatnonzero(part.action)[-1] + 1 < 20
+    assert row.tokens == 32, "its last action is among the first 20, which is rounded up"
+    assert row.ids.tolist() == part.ids[:32].tolist()
+    [short] = pack([replace(part, ids=part.ids[:20], action=part.action[:20])], 100)
+    assert short.ids.tolist() == [*part.ids[:20], *[0] * 12]
+    assert short.actions.tolist() == row.actions.tolist()
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])

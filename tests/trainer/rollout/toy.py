@@ -221,8 +221,9 @@ def go_round(folder: Path, device: str, steps: int, sessions: int, at_once: int)
 
 
 def rewards(folder: Path) -> list[float]:
-    """Return the mean reward of the sessions of each step."""
-    return [json.loads(line)["reward"] for line in (folder / "run" / "metrics.jsonl").read_text().splitlines()]
+    """Return the mean reward of the sessions of each step that was taken."""
+    lines = folder / "run" / "metrics.jsonl"
+    return [json.loads(line)["reward"] for line in lines.read_text().splitlines()] if lines.is_file() else []
 
 
 def tell(text: str) -> None:
