@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from sandbox.errors import WarpsmithError
-from sandbox.machine.devices import list_gpus, resolve_device
+from sandbox.machine.devices import resolve_device, visible_gpus
 from tests.gpu.figures.campaign import ENOUGH, Campaign
 from tests.gpu.figures.nsight import compare
 from tests.gpu.figures.results import CPU_RESULTS, GPU_RESULTS, Results
@@ -58,7 +58,8 @@ def _on_every_gpu(path: Path) -> None:
     """Run this very command once for each GPU, all writing to one file."""
     arguments = [argument for argument in sys.argv[1:] if argument not in {"--device", "all", "--device=all"}]
     command = [sys.executable, "-m", "tests.gpu.figures", *arguments, "--results", str(path)]
-    running = [subprocess.Popen([*command, "--device", f"cuda:{gpu.index}"]) for gpu in list_gpus()]
+    numbers = range(len(visible_gpus()))
+    running = [subprocess.Popen([*command, "--device", f"cuda:{number}"]) for number in numbers]
     for process in running:
         process.wait()
 
