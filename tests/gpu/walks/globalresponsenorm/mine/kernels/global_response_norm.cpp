@@ -14,22 +14,25 @@ extern "C" int global_response_norm(
         constexpr int64_t PART = 64;
 #pragma omp parallel for
         for (int64_t first = 0; first < channels; first += PART) {
-            const int64_t last = first + PART < channels ? first + PART : channels;
-            for (int64_t c = first; c < last; ++c) factor[c] = 0.0f;
+            const int64_t count = first + PART < channels ? PART : channels - first;
+            double squares[PART] = {};
             for (int64_t p = 0; p < pixels; ++p) {
+                const float* row = from + p * channels + first;
 #pragma omp simd
-                for (int64_t c = first; c < last; ++c) factor[c] += from[p * channels + c] * from[p * channels + c];
+                for (int64_t c = 0; c < count; ++c) squares[c] += double(row[c]) * row[c];
             }
-            for (int64_t c = first; c < last; ++c) factor[c] = std::sqrt(factor[c]);
+            for (int64_t c = 0; c < count; ++c) factor[first + c] = float(std::sqrt(squares[c]));
         }
-        float sum = 0.0f;
+        double sum = 0.0;
         for (int64_t c = 0; c < channels; ++c) sum += factor[c];
-        const float over = 1.0f / (sum / channels + 1e-6f);
-        for (int64_t c = 0; c < channels; ++c) factor[c] = 1.0f + gamma[c] * (factor[c] * over);
+        const float mean = float(sum / channels) + 1e-6f;
+        for (int64_t c = 0; c < channels; ++c) factor[c] /= mean;
 #pragma omp parallel for
         for (int64_t p = 0; p < pixels; ++p) {
+            const float* row = from + p * channels;
+            float* result = to + p * channels;
 #pragma omp simd
-            for (int64_t c = 0; c < channels; ++c) to[p * channels + c] = from[p * channels + c] * factor[c] + beta[c];
+            for (int64_t c = 0; c < channels; ++c) result[c] = gamma[c] * (row[c] * factor[c]) + beta[c] + row[c];
         }
     }
     return 0;
