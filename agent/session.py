@@ -25,7 +25,7 @@ from typing import Any
 from agent.events import FORMAT
 from agent.settings import Settings
 from agent.state import Judged, SessionState
-from agent.store import EVENTS, LOCK, read_events, write_atomically
+from agent.store import EVENTS, LOCK, read_events, sweep, write_atomically
 from sandbox.errors import EnvironmentFault, UsageError
 from sandbox.reward import FAILED
 from sandbox.task import TaskSpec
@@ -113,6 +113,7 @@ def create_session(spec: TaskSpec, settings: Settings, home: Path, search: dict[
     }
     try:
         folder.mkdir(parents=True, mode=0o700)
+        sweep(home)
         write_atomically(folder / SESSION_FILE, json.dumps(data, indent=1).encode())
     except OSError as error:
         raise EnvironmentFault(

@@ -123,6 +123,8 @@ class SessionWriter:
             (folder / BLOBS).mkdir(exist_ok=True)
             self._lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
             self._take_lock()
+            for place in (folder, folder / BLOBS):
+                sweep(place)
             self._file = os.open(folder / EVENTS, os.O_RDWR | os.O_CREAT, 0o600)
             self._end, self._n = self._mend()
 
@@ -212,6 +214,14 @@ def write_atomically(path: Path, data: bytes) -> None:
     except OSError:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def sweep(folder: Path) -> None:
+    """Remove what ``write_atomically`` had begun to write in a folder when its process was killed."""
+    for path in folder.glob(".*.tmp"):
+        writer = path.name.split(".")[-2]
+        if writer.isdigit() and not Path("/proc", writer).exists():
+            path.unlink(missing_ok=True)
 
 
 def _finite(value: Any) -> Any:

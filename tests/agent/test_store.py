@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from agent import events as ev
-from agent.store import EVENTS, NewerFormat, SessionBusy, SessionWriter, read_blob, read_events
+from agent.store import BLOBS, EVENTS, NewerFormat, SessionBusy, SessionWriter, read_blob, read_events
 from sandbox.errors import EnvironmentFault
 
 
@@ -158,3 +158,17 @@ def test_what_nobody_could_make_again_is_flushed_to_the_disk(tmp_path, monkeypat
 
 def test_a_folder_without_events_reads_as_empty(tmp_path: Path):
     assert list(read_events(tmp_path)) == []
+
+
+def test_what_a_killed_process_had_begun_to_write_is_swept_by_the_next_writer(tmp_path: Path) -> None:
+    begin = "import os, sys; from pathlib import Path; from agent import store; Path.replace = lambda *_: os._exit(9)"
+    write = f"{begin}\nstore.write_atomically(Path(sys.argv[1]), b'half')"
+    (tmp_path / BLOBS).mkdir()
+    targets = [tmp_path / "session.json", tmp_path / BLOBS / ("0" * 64)]
+    for target in targets:
+        assert subprocess.run([sys.executable, "-c", write, target], check=False).returncode == 9
+    ours = tmp_path / f".session.json.{os.getpid()}.tmp"
+    ours.write_bytes(b"being written")
+    assert len([*tmp_path.rglob(".*.tmp")]) == 3
+    SessionWriter(tmp_path).close()
+    assert [*tmp_path.rglob(".*.tmp")] == [ours]
