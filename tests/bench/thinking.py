@@ -6,6 +6,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from agent import commands as cmd
@@ -19,25 +20,24 @@ from tests.servers.engine_process import EngineProcess
 from tests.servers.openai_server import Call, OpenAIServer, Reply
 from tests.servers.provider import Scripted
 
-THINKING = 8.0
+THINKING = 6.0
 """Seconds from the end of an answer that edits to the answer that checks: few for a model that reasons."""
-ROUNDS = 3
+ROUNDS = 2
 
 
 def rows(device: str) -> Iterator[Row]:
     """Play the same session twice; the first round of each, in which baselines are compiled, is not counted."""
-    seconds: dict[bool, list[float]] = {}
-    saved: list[float] = []
+    waits: dict[bool, float] = {}
     with tempfile.TemporaryDirectory(prefix="warpsmith-bench-") as folder:
         for ahead in (False, True):
             stored = _session(Path(folder) / str(ahead), Path(folder) / "cache", device, ahead=ahead)
-            seconds[ahead] = [_seconds(at, stored) for at in _checks(stored)][1:]
-            saved += [each.seconds for _, each in stored if isinstance(each, ev.JudgedAhead) and each.taken]
-    ours, usual = (sorted(seconds[ahead])[ROUNDS // 2] for ahead in (True, False))
-    note = f"median of {ROUNDS}; the model thinks {THINKING:g} s of them; {len(saved)} of {ROUNDS + 1} taken; usual: without"
-    yield Row("edit to the answer of its Check, in a session", ours, "s", None, usual, note)
-    waits = (max(each - THINKING, 1e-3) for each in (ours, usual))
-    yield Row("  waited for, beside the thinking", next(waits), "s", None, next(waits))
+            waits[ahead] = fmean(_wait(check, stored) for check in _checks(stored)[1:])
+            taken = sum(isinstance(each, ev.JudgedAhead) and each.taken for _, each in stored)
+            note = f"mean of {ROUNDS}, beside {THINKING:g} s of thinking; {taken} of {ROUNDS + 1} were judged meanwhile"
+            what = "judged while it thinks" if ahead else "judged when asked"
+            yield Row(
+                f"edit to its Check's answer, {what}", waits[ahead], "s", None, waits[False] if ahead else None, note
+            )
 
 
 Stored = list[tuple[float, ev.Event]]
@@ -47,10 +47,10 @@ def _checks(stored: Stored) -> list[int]:
     return [n for n, (_, each) in enumerate(stored) if isinstance(each, ev.ToolFinished) and each.name == "Check"]
 
 
-def _seconds(check: int, stored: Stored) -> float:
-    """Return the time from the edit before a Check to its answer."""
+def _wait(check: int, stored: Stored) -> float:
+    """Return the time from the edit before a Check to its answer, without the thinking."""
     before = [at for at, each in stored[:check] if isinstance(each, ev.ToolFinished) and each.name == "Write"]
-    return stored[check][0] - before[-1]
+    return stored[check][0] - before[-1] - THINKING
 
 
 def _session(folder: Path, cache: Path, device: str, *, ahead: bool) -> Stored:
