@@ -13,7 +13,7 @@ from agent.state import Judged, SessionState
 
 DECISIONS = (
     *(ev.HunkAccepted, ev.HunkRejected, ev.Landed, ev.Undone),
-    *(ev.Steered, ev.Interrupted, ev.PermissionAnswered, ev.ModeChanged),
+    *(ev.Steered, ev.Interrupted, ev.PermissionAnswered, ev.ModeChanged, ev.SkillsTrusted),
 )
 """What the developer did about the agent and its work."""
 
