@@ -40,6 +40,7 @@ def _figures(kept: Kept, verdict: Verdict) -> list[str]:
     earned = "not timed" if kept.reward is None else f"reward {kept.reward}"
     judged = f"Judged in full by Warpsmith on {', '.join([str(machine), *versions])}: {earned}"
     lines = [f"{judged}, {cases} cases right."] if cases else [f"{judged}."]
+    lines += [f"It {verdict.coverage}."] if verdict.coverage else []
     lines = [fill(line, 76) for line in lines]
     lines += [
         f"  {ratio:.2f} times as fast as {name} ({low:.2f} to {high:.2f})"

@@ -61,6 +61,8 @@ def landing_rows(judged: Judged, proposal: Proposal, rejected: int, width: int) 
         left = f"{rejected} of {proposal.total} changes are left out, because you rejected them."
         rows += wrapped(Content.styled(left, "$text-warning"), width, first="! ", rest="  ")
     rows += wrapped(Content.styled(_proof(judged, partial=bool(rejected)), "$muted"), width)
+    if coverage := judged.verdict.coverage:
+        rows += wrapped(Content.styled(f"It {clean(coverage)}; other calls run the original.", "$muted"), width)
     rows += wrapped(Content.styled(_commit(proposal), "$muted"), width)
     return rows + wrapped(Content.styled("Nothing else is touched; u takes it back, exactly.", "$muted"), width)
 

@@ -20,6 +20,7 @@ from sandbox.verdict import (
     VerifyCase,
     VerifyReport,
 )
+from sandbox.verify_report import FormReport
 from tests.agent.support import make_verdict
 
 
@@ -51,6 +52,22 @@ def test_findings_failing_cases_and_resources_are_shown():
     assert "build ok in 0.5 s, guard ok, verify FAILED: 1 of 2 cases agree" in text
     assert "fresh 2: too far (max error 0.5 absolute, 0.25 relative)" in text
     assert "fresh 1" not in text
+
+
+def test_other_forms_are_told_with_what_all_calls_gain_together():
+    wrong = VerifyReport(False, (VerifyCase("fresh inputs 1", False, None, None, "too far"),))
+    right = FormReport("x [4, 8]", 1, 30, VerifyReport(True), eager_us=10.0, us=5.0)
+    forms = (right, FormReport("x [2, 4]", 2, 5, wrong, eager_us=10.0), replace(right, name="x [9]", calls=1, us=20.0))
+    verdict = replace(make_verdict(), verify=VerifyReport(True, forms=forms, calls=12))
+    text = verdict_text(verdict, 1)
+    assert "form: x [4, 8] (30 calls): right, 2.00 times as fast as eager" in text
+    assert "form: x [2, 4] (5 calls): NOT COVERED, fresh inputs 1: too far" in text
+    assert "form: x [9] (1 calls): NOT COVERED, right, 0.50 times as fast as eager" in text
+    assert "covers 2 of 4 forms in which your run builds and calls it, 42 of 48 calls" in text
+    # In us: 12 of 20, 30 of 10, 5 and 1 of 10 before; the first two take half of it now, and the others as long.
+    assert verdict.over_all_calls == pytest.approx(600 / 330)
+    untimed = replace(verdict, verify=replace(verdict.verify, forms=(replace(right, eager_us=None),)))
+    assert untimed.over_all_calls is None
 
 
 def test_times_come_with_intervals_baselines_and_the_distance_to_a_copy():
