@@ -68,6 +68,16 @@ def test_each_run_is_told_against_its_own_limits_and_all_of_them_together() -> N
     ]
 
 
+def test_what_was_judged_before_it_was_asked_for_is_told_with_what_it_saved_and_what_was_in_vain() -> None:
+    state = SessionState()
+    state.apply(ev.RunStarted(turn_limit=9))
+    for seconds, taken in ((5.0, True), (1.5, False), (2.25, True)):
+        state.apply(ev.JudgedAhead(seconds=seconds, taken=taken))
+    assert spent_lines(state, None)[-1] == (
+        "judged while the model thought: 2 of 3 verdicts were asked for, 7.2 s saved, 1.5 s in vain"
+    )
+
+
 def test_an_answer_that_is_played_costs_nothing() -> None:
     state = SessionState()
     state.apply(make_turn("x" * 999))
