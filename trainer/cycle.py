@@ -126,8 +126,9 @@ def run(options: argparse.Namespace) -> int:
             raise UsageError("A cycle keeps the weights of each step.", where="--every", next_step="Leave it at 1.")
         plan = _plan(options, learner)
         begin_state(options.out, learner.step + 1)
-        with _served(plan, run_, learner) as server:
-            cycle = Cycle(run_, learner, plan, server)
+        turns = DeviceTurns(_name(learner.processes.device), "the policy", _go_on)
+        with _served(plan, run_, learner, turns) as server:
+            cycle = Cycle(run_, learner, plan, turns, server)
             run_.train(learner, options.steps or 20, cycle.step)
     policy = part_of(options.out, "policy")
     sys.stderr.write(f"The policy is in {policy}. Serve it with: warpsmith train serve {policy}\n")
@@ -141,12 +142,12 @@ class Cycle:
         run: Its folder.
         learner: Holds the policy that writes and learns.
         plan: What every step does.
+        turns: Give the policy the device.
         server: Serves the learner's policy; none where another server does.
     """
 
-    def __init__(self, run: Run, learner: Learner, plan: Plan, server: PolicyServer | None) -> None:
-        self._run, self._learner, self._plan, self._server = run, learner, plan, server
-        self._turns = DeviceTurns(_name(learner.processes.device), "the policy", _go_on)
+    def __init__(self, run: Run, learner: Learner, plan: Plan, turns: DeviceTurns, server: PolicyServer | None) -> None:
+        self._run, self._learner, self._plan, self._turns, self._server = run, learner, plan, turns, server
 
     def step(self) -> dict[str, float | None]:
         """Run the sessions of a step, and learn from them.
@@ -267,13 +268,12 @@ def weights_of(run: Run, learner: Learner, ahead: int = 0) -> Weights:
 
 
 @contextmanager
-def _served(plan: Plan, run: Run, learner: Learner) -> Iterator[PolicyServer | None]:
+def _served(plan: Plan, run: Run, learner: Learner, turns: DeviceTurns) -> Iterator[PolicyServer | None]:
     """Serve the learner's policy, unless another server does."""
     if plan.command:
         yield None
         return
     assert learner.policy is not None  # it was asked for
-    turns = DeviceTurns(_name(learner.processes.device), "the policy", _go_on)
     with PolicyServer(learner.policy, weights_of(run, learner), turns.turn, plan.server) as server:
         yield server
 

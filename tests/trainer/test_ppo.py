@@ -118,6 +118,15 @@ def test_stored_episodes_are_good_for_one_pass_or_until_the_newest_are_too_old(m
     assert ppo.steps_over(unknown, learner) == 8
 
 
+def test_a_batch_that_is_too_old_is_passed_over_while_another_is_not(model):
+    learner = learner_over(model, trains=BOTH, batch=1, version_gap=4)
+    learner.step = 6
+    old = episodes(4)
+    fresh = replace(old[0], policy=replace(old[0].policy, version=5))
+    assert ppo.next_fresh([*old, fresh], learner) == [fresh]
+    assert ppo.next_fresh(old, learner)[0] in old
+
+
 def test_a_critic_that_explains_nothing_is_replaced_by_the_mean_reward():
     batch = Batch.of(episodes(4), 1000)
     values = torch.randn(batch.actions, generator=torch.Generator().manual_seed(0))

@@ -62,3 +62,9 @@ def test_a_run_makes_the_policy_likelier_to_do_what_it_imitates(model, tmp_path)
     nll = [line["nll"] for line in metrics.read(out / "metrics.jsonl")]
     assert nll[-1] < nll[0] - 0.2
     load_policy(part_of(out, "policy"))
+    begun = ["--model", str(out), "--out", str(tmp_path / "next"), "--device", "cpu"]
+    assert main(["rft", str(data), *begun, "--steps", "1"]) == 0
+    assert main(["rft", str(data), *arguments[:-1], "9", "--device", "cpu"]) == 0
+    assert main(["rft", str(data), *begun, "--steps", "2"]) == 0, (
+        "it goes on from where it began, though that run went on"
+    )

@@ -193,6 +193,11 @@ class TrainingSet(_Episodes):
             )
 
     @cached_property
+    def sha256(self) -> str:
+        """Hash of the index, and so of all that is in the set."""
+        return hashlib.sha256((self.folder / INDEX).read_bytes()).hexdigest()
+
+    @cached_property
     def _open(self) -> dict[int, Any]:
         return {}
 

@@ -66,16 +66,6 @@ def total(components: Mapping[str, Any]) -> float:
     return float(max(FAILED, min(BEATS_COMPILE, components["judged"] + components["decision"])))
 
 
-def remade(components: Mapping[str, Any]) -> float:
-    """Return the reward that the measurements in an episode's components earn by today's rules.
-
-    An episode without a correct attempt has none, and what it earns stays as it is.
-    """
-    verdict = components.get("verdict")
-    judged = rewarded(Verdict.from_json(verdict)).reward if verdict else components["judged"]
-    return total({**components, "judged": judged})
-
-
 def rewarded(verdict: Verdict) -> Verdict:
     """Return a verdict with the reward that its own measurements earn by today's rules.
 

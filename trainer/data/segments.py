@@ -70,6 +70,8 @@ def tokens_of(trajectory: Trajectory, target: Target | None) -> Tokens:
     """Return a session's tokens for a target; without one only those that were served."""
     answers = [written for written in served(trajectory) if written is not None]
     other = "An answer came without token ids." if len(answers) < len(trajectory.turns) else ""
+    if not all(written.prompt for written in answers):
+        other = "An answer came without the token ids of what it answers."
     if target is not None and not other:
         other = _of_another(answers, target)
     if not other:

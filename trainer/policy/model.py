@@ -228,7 +228,8 @@ def load_policy(
         checkpointing: Whether layers are computed again on the way back, instead of keeping all that they computed.
 
     Raises:
-        UsageError: There is no such model, or not one whose segments stay apart in a row and whose logits are its head's.
+        UsageError: There is no such model, its adapter has another rank, or it is not one whose segments stay apart in a row
+            and whose logits are its head's.
     """
     if dtype not in _DTYPES:
         raise UsageError(f"A policy is trained in float32 or bfloat16, not in {dtype}.")
@@ -239,7 +240,10 @@ def load_policy(
     network = _read_network(adapter or folder, torch.float32 if lora is None else dtype)
     if adapter:
         network = lora_adapters.read_actor(network, folder)
-        network = network if lora else network.merge_and_unload()
+        if lora:
+            _refuse_other_rank(network, lora, folder)
+        else:
+            network = network.merge_and_unload()
     elif lora:
         network = lora_adapters.add_actor(network, lora)
     tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
@@ -313,6 +317,16 @@ def _refuse_other_logits(policy: PolicyModel) -> None:
                 where=str(policy.folder),
                 next_step="Train a model whose logits are those of its head, such as Llama, Qwen2 or Qwen3.",
             )
+
+
+def _refuse_other_rank(network: PeftModel, lora: LoraSettings, folder: Path) -> None:
+    rank: int = getattr(network.peft_config[ACTOR], "r")  # noqa: B009 - peft tells the type of no adapter
+    if rank != lora.rank:
+        raise UsageError(
+            f"The adapter in this folder has rank {rank}, and {lora.rank} is asked for.",
+            where=str(folder),
+            next_step=f"Go on with it (--lora {rank}), or leave --lora out, which makes it part of the weights.",
+        )
 
 
 def _refuse_without_model(folder: Path) -> None:

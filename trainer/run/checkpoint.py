@@ -35,6 +35,8 @@ from trainer.run.processes import Processes, own_part
 FORMAT = 1
 KEPT = 2
 """How many checkpoints are kept unless told otherwise."""
+BEGUN_FROM = "begun-from"
+"""The file in a checkpoint that another run began from: it is kept for as long as somebody may go on with that run."""
 
 
 @dataclass(frozen=True)
@@ -164,7 +166,7 @@ class Checkpoints:
 
     def _prune(self, protected: frozenset[int]) -> None:
         for step in self.steps()[: -self.kept]:
-            if step not in protected:
+            if step not in protected and not (self.folder(step) / BEGUN_FROM).exists():
                 shutil.rmtree(self.folder(step))
 
 

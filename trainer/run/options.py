@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from trainer.policy.adapters import LoraSettings
 from trainer.policy.critic import Bounds, Critic, critic_beside, load_critic
 from trainer.policy.identity import read_hashes
 from trainer.policy.model import PolicyModel, load_policy
-from trainer.run.checkpoint import KEPT
+from trainer.run.checkpoint import BEGUN_FROM, KEPT
 from trainer.run.counts import count, natural
 from trainer.run.faults import told
 from trainer.run.learner import Learner
@@ -59,7 +59,7 @@ def add_run_options(parser: argparse.ArgumentParser, *, steps: str) -> None:
     parser.add_argument("--keep", type=count, default=KEPT, help="checkpoints that are kept (default: %(default)s)")
 
 
-@contextmanager
+@contextlib.contextmanager
 def opened(
     options: argparse.Namespace, stage: str, trains: Sequence[str], data: TrainingSet | str, **fixed: Any
 ) -> Iterator[tuple[Run, Learner]]:
@@ -77,8 +77,12 @@ def opened(
     """
     recipe = adjusted(with_lora(preset(options.preset)) if options.lora else preset(options.preset), options.settings)
     recipe = replace(recipe, **fixed)
-    model = policy_of(options.model)
-    critic = part_of(getattr(options, "critic", None) or options.model, "critic") if "critic" in trains else None
+    model = _begun_from(options.out, "model", options.model) or policy_of(options.model)
+    critic = None
+    if "critic" in trains:
+        named = getattr(options, "critic", None) or options.model
+        critic = _begun_from(options.out, "critic", named) or part_of(Path(named), "critic")
+    name, sha256 = (data, "") if isinstance(data, str) else (str(data.folder.resolve()), data.sha256)
     if isinstance(data, TrainingSet):
         data.require_tokenizer(read_hashes(model).tokenizer_sha256, str(model))
     origin = Origin(
@@ -86,12 +90,17 @@ def opened(
         recipe=recipe,
         model=str(model),
         critic=str(critic or ""),
-        data=data if isinstance(data, str) else str(data.folder.resolve()),
+        data=name,
+        data_sha256=sha256,
         lora=options.lora,
         seed=options.seed,
     )
     with started(options.device) as processes:
         run = Run(options.out, origin, processes, every=options.every, kept=options.keep)
+        for beginning in (model, critic):
+            if processes.first and beginning and (beginning.parent / "state.json").is_file():
+                with contextlib.suppress(OSError):  # it may be somebody else's
+                    (beginning.parent / BEGUN_FROM).touch()
         with told(recipe, processes):
             learner = learner_of(origin, processes, trains)
             run.resume(learner)
@@ -153,6 +162,15 @@ def part_of(path: Path, part: str) -> Path | None:
         return (path / part).resolve() if (path / part).is_dir() else _part_of_run(path.parents[1], part)
     is_critic = (path / "value_head.safetensors").is_file()
     return path.resolve() if is_critic == (part == "critic") else None
+
+
+def _begun_from(run: Path, part: str, named: Path | str) -> Path | None:
+    """Return what a run that exists began from where that lies in what is named now, which may have gone on since."""
+    head = run / "run.json"
+    if not head.is_file():
+        return None
+    before = json.loads(head.read_text()).get(part)
+    return Path(before) if before and Path(before).is_relative_to(Path(named).resolve()) else None
 
 
 def policy_of(path: Path) -> Path:

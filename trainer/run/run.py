@@ -46,7 +46,8 @@ class Origin:
         recipe: What it trains by.
         model: Folder of the policy that it begins from.
         critic: Folder of the critic that it begins from; empty for a new one.
-        data: Folder of the training set, or empty where episodes are made as it goes.
+        data: Folder of the training set, or what else it learns from.
+        data_sha256: Hash of the set: one made anew at the same place is another. Empty where episodes are made as it goes.
         lora: Rank of the adapters; null where all weights are trained.
         seed: Of the order of the data, and of new weights.
     """
@@ -56,6 +57,7 @@ class Origin:
     model: str
     critic: str = ""
     data: str = ""
+    data_sha256: str = ""
     lora: int | None = None
     seed: int = 0
 

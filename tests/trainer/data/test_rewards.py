@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from agent.store import EVENTS
 from sandbox.verdict import Speedup, Verdict
 from tests.agent.exports.stories import Story
 from tests.agent.support import make_verdict
-from trainer.data.rewards import Earned, earned, remade, rewarded
+from trainer.data.rewards import Earned, earned, rewarded, total
 
 FILES = [{"path": "shifted.py", "before": None, "after": "0" * 64}]
 
@@ -37,6 +38,11 @@ def refuse(story: Story, attempt: int = 1) -> None:
 
 def undo(story: Story) -> None:
     story.add(ev.Undone(landing=1, files=[{"path": "shifted.py", "outcome": "removed"}]))
+
+
+def remade(components: dict[str, Any]) -> float:
+    """Return the reward that the measurements in an episode's components earn."""
+    return total({**components, "judged": rewarded(Verdict.from_json(components["verdict"])).reward})
 
 
 def of(story: Story, folder: Path, *, decisions: bool = True) -> Earned:

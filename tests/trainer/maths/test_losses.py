@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from trainer.maths.aggregate import Mean, token_weights
-from trainer.maths.losses import clipped, dppo_loss, nll, policy_loss, value_loss
+from trainer.maths.losses import clipped, dppo_loss, moved_far, nll, policy_loss, value_loss
 
 # Two episodes of four and three actions, and what verl 0.9.1's functions print for them.
 LENGTHS = torch.tensor([4, 3])
@@ -91,6 +91,16 @@ def test_the_facts_value_loss():
 )
 def test_gradients_against_finite_differences(loss: Callable[[Tensor], Tensor]):
     assert torch.autograd.gradcheck(loss, (LOGP.double().requires_grad_(),))
+
+
+def test_what_has_moved_far_enough_has_no_gradient_in_dppo():
+    old = torch.tensor([0.3, 0.3, 0.3, 0.3, 0.3]).log()
+    logp = torch.tensor([0.51, 0.49, 0.09, 0.11, 0.9]).log().requires_grad_()
+    wanted = torch.tensor([1.0, 1.0, -1.0, -1.0, 0.0])
+    assert moved_far(logp, old, wanted).tolist() == [True, False, True, False, False]
+    dppo_loss(logp, old, wanted).sum().backward()
+    assert logp.grad is not None
+    assert (logp.grad != 0).tolist() == [False, True, False, True, False]
 
 
 def test_a_ratio_beyond_all_bounds_stays_finite():

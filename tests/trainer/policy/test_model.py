@@ -110,6 +110,8 @@ def test_an_adapter_becomes_part_of_the_weights_where_all_are_to_be_trained(
     stir(policy)
     policy.save(tmp_path / "adapter")
     assert {"adapter_config.json", "adapter_model.safetensors"} <= files(tmp_path / "adapter")
+    with pytest.raises(UsageError, match="rank 4, and 7 is asked for"):
+        load_policy(tmp_path / "adapter", lora=LoraSettings(rank=7))
     merged = load_policy(tmp_path / "adapter")
     assert merged.adapters is None
     assert torch.allclose(logp(merged, row), logp(policy, row), atol=1e-5)

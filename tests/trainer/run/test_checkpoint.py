@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from sandbox.errors import EnvironmentFault, UsageError
-from trainer.run.checkpoint import Checkpoints
+from trainer.run.checkpoint import BEGUN_FROM, Checkpoints
 from trainer.run.processes import Processes
 
 ALONE = Processes(0, 1, torch.device("cpu"))
@@ -48,7 +48,9 @@ def test_the_last_ones_are_kept_and_those_protected(tmp_path):
     checkpoints = Checkpoints(tmp_path, ALONE, kept=2)
     for step in range(1, 7):
         write(checkpoints, step, protected=frozenset({2}))
-    assert checkpoints.steps() == [2, 5, 6]
+        if step == 3:
+            (checkpoints.folder(3) / BEGUN_FROM).touch()
+    assert checkpoints.steps() == [2, 3, 5, 6]
 
 
 def test_going_back_leaves_nothing_newer(tmp_path):
@@ -95,7 +97,7 @@ def test_what_cannot_be_finished_leaves_the_last_one_whole(tmp_path):
 FILLS = """
 import sys, torch
 from pathlib import Path
-from trainer.run.checkpoint import Checkpoints
+from trainer.run.checkpoint import BEGUN_FROM, Checkpoints
 from trainer.run.processes import Processes
 checkpoints = Checkpoints(Path(sys.argv[1]), Processes(0, 1, torch.device("cpu")))
 for step in range(1, 9):

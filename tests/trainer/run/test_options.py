@@ -1,4 +1,5 @@
 import argparse
+from dataclasses import replace
 
 import pytest
 import torch
@@ -17,6 +18,13 @@ def test_what_no_run_can_begin_with_is_told(option, capsys):
     with pytest.raises(SystemExit):
         parser.parse_args(["--model", "policy", "--out", "run", *option])
     assert f"argument {option[0]}: it has to be" in capsys.readouterr().err
+
+
+def test_a_set_made_anew_at_the_same_place_is_noticed(tmp_path):
+    alone, before = Processes(0, 1, torch.device("cpu")), Origin("rft", preset("cuda-agent"), "policy", data="set")
+    Run(tmp_path, replace(before, data_sha256="a"), alone)
+    with pytest.raises(UsageError, match="data_sha256 was 'a' and is 'b' now"):
+        Run(tmp_path, replace(before, data_sha256="b"), alone)
 
 
 def test_the_folder_of_another_stage_is_refused_by_the_stage(tmp_path):
