@@ -19,10 +19,11 @@ from sandbox.errors import EnvironmentFault, InternalError
 from sandbox.processes import ProcessLost
 
 LIBRARY = "kernels.so"
+_KILLED = re.compile(
+    r"Killed signal|died due to signal 9|terminated with signal 9|^(?:\S+: (?:line )?\d+: +\d+ )?Killed\b", re.MULTILINE
+)
 OUT_OF_MEMORY = re.compile(
-    r"Killed signal|out of memory|virtual memory exhausted|Cannot allocate memory|bad_alloc"
-    r"|died due to signal 9|terminated with signal 9|^(?:\S+: (?:line )?\d+: +\d+ )?Killed\b",
-    re.MULTILINE,
+    rf"out of memory|virtual memory exhausted|Cannot allocate memory|bad_alloc|{_KILLED.pattern}", re.MULTILINE
 )
 """What compilers print when they get no more memory, or are killed."""
 _SAID_WHEN_FULL = re.compile("No space left on device|Disk quota exceeded|Bus error")  # ld maps the file that it writes
@@ -116,6 +117,7 @@ def compile_and_link(
         raise ProcessLost("Who looks into compiled kernels was killed.")
     blame_the_machine(outcome, folder, status)
     if outcome.library is not None:
+        _blame_who_killed(outcome, halves, folder)
         _blame_the_binutils(sources, outcome, folder)
     return outcome
 
@@ -243,6 +245,16 @@ def blame_the_machine(outcome: Outcome, folder: Path, status: int) -> None:
     if unlisted:
         told = outcome.link_log.strip() or ninja.last_words(folder)
         raise InternalError(f"ninja ended with status {status}: {told}", where=str(folder))
+
+
+def _blame_who_killed(outcome: Outcome, halves: Mapping[str, Half], folder: Path) -> None:
+    """Raise where a preprocessor was killed: of a text that nobody has read, nobody can say that it is too long."""
+    for file in (file for file, each in outcome.compiled.items() if each.own is None):
+        text = folder / f"{object_path(file)}.ii"
+        log = halves[file].log if file in halves else read_text(text.with_name(f"{text.name}.log"))
+        silent = file not in halves and not log.strip() and not ninja.is_cut(text.with_name(f"{text.name}.part"))
+        if silent or _KILLED.search(log):
+            raise ProcessLost(f"The preprocessor was killed: {log.strip() or ninja.last_words(folder)}")
 
 
 def _blame_the_binutils(sources: Sources, outcome: Outcome, folder: Path) -> None:

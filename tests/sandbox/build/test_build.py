@@ -413,3 +413,25 @@ def test_a_linker_that_was_killed_is_nobodys_fault(tmp_path: Path) -> None:
         blame_the_machine(Outcome({}, library=b"\x7fELF", link_log=told), tmp_path, 1)
     with pytest.raises(InternalError, match="of another kind"):
         blame_the_machine(Outcome({}, library=b"\x7fELF", link_log="a fault of another kind"), tmp_path, 1)
+
+
+@pytest.mark.parametrize("who", ["$$", "$PPID"], ids=["itself", "its shell"])
+def test_a_preprocessor_that_was_killed_is_nobodys_fault(
+    build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, who: str
+) -> None:
+    compiler = tmp_path / "tools" / "g++"
+    compiler.parent.mkdir()
+    usual = shutil.which("g++")
+    compiler.write_text(f'#!/bin/sh\ncase " $* " in *" -E "*) kill -9 {who} ;; esac\nexec {usual} "$@"\n')
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CXX", str(compiler))
+    with pytest.raises(ProcessLost, match="preprocessor was killed"):
+        build({"f.cpp": 'extern "C" int f(float* x) { return x == nullptr; }'})
+
+
+def test_what_the_preprocessor_makes_too_long_is_not_read(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sandbox.build.ninja.LARGEST_FILE", 1024**2)
+    monkeypatch.setattr("sandbox.build.failures.LARGEST_FILE", 1024**2)
+    lines = ["#define M0 extern int a;", *(f"#define M{n} " + f"M{n - 1} " * 10 for n in range(1, 6))]
+    report = build({"f.cpp": "\n".join([*lines, "M5", 'extern "C" int f(int n) { return n; }', ""])}).report
+    assert [each.message for each in report.diagnostics] == ["What the preprocessor makes of it is longer than 1 MB."]
