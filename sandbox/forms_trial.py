@@ -21,7 +21,7 @@ from sandbox.workers import CandidateFailed, Worker, WorkerDied
 
 _TIMING = TierLimits(cases=0, placements=1, profile_seconds=0.6, pairs=60, least_pairs=6)
 _TIMING_SECONDS = 20.0
-_NO_TIME = "there was no time left for it"
+_NO_TIME = "no time was left to look at it in this verdict"
 
 
 class FormsTrial:
