@@ -11,12 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from sandbox.errors import EnvironmentFault
 from sandbox.isolation import Isolation
 from sandbox.judge import Judge
 from sandbox.judge_limits import JudgeLimits, TierLimits
+from sandbox.reward import FAILED
 from sandbox.snapshot import write_snapshot
 from sandbox.task import TaskSpec
 from trainer.tasks.memo import Memo, Outcome, key_of
@@ -24,6 +25,8 @@ from trainer.tasks.task import Files, NoAnswer, Task
 
 Asked = tuple[Task, str]
 """A task and a whole answer to it, its opening included."""
+_Unknown = tuple[Task, dict[str, Files]]
+Found = TypeVar("Found", Files, Outcome)
 
 QUICK = TierLimits(cases=5, placements=3, profile_seconds=1.2, pairs=100, least_pairs=6, more_placements=2)
 """A quick verdict with the three placements that a reward of training takes at least."""
@@ -82,6 +85,7 @@ class Desk:
         self._at_work: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
         self._lock = threading.Lock()
         self._closed = False
+        self._left = 0
         self._progress = progress
         self.judged = 0
 
@@ -135,43 +139,86 @@ class Desk:
             found[each] = self._memo.get(key) or unjudged[key]
         return [found[each] for each in asked]
 
-    def _judge_all(self, unknown: Sequence[tuple[Task, dict[str, Files]]]) -> dict[str, Outcome]:
-        """Judge candidates by task, and return the outcomes of those that no verdict could be had on, by key."""
-        left = sum(len(candidates) for _, candidates in unknown)
+    def _judge_all(self, unknown: Sequence[_Unknown]) -> dict[str, Outcome]:
+        """Judge candidates by task, and return the outcomes of those that no verdict could be had on, by key.
+
+        First it is seen which are right, of all of them side by side, and then how fast those are: what is timed has the
+        device alone, and all others wait whenever one is.
+        """
+        self._left = sum(len(candidates) for _, candidates in unknown)
+        sifted = self._each(unknown, self._sift)
+        right = [(task, left) for (task, _), left in zip(unknown, sifted, strict=True) if left]
         unjudged: dict[str, Outcome] = {}
-        for start in range(0, len(unknown), self._most):  # no more tasks at a time than there may be judges
-            together = unknown[start : start + self._most]
+        for found in self._each(right, self._time):
+            unjudged |= found
+        return unjudged
+
+    def _each(
+        self, unknown: Sequence[_Unknown], work: Callable[[Task, dict[str, Files]], dict[str, Found]]
+    ) -> list[dict[str, Found]]:
+        """Do some work for each task, several side by side, no more at a time than there may be judges."""
+        found = []
+        for start in range(0, len(unknown), self._most):
             with ThreadPoolExecutor(self._at_once, thread_name_prefix="judge") as threads:
-                working = [threads.submit(self._judge_task, task, candidates) for task, candidates in together]
+                working = [threads.submit(work, *each) for each in unknown[start : start + self._most]]
                 try:
-                    for (_, candidates), work in zip(together, working, strict=True):
-                        self._progress(left)
-                        unjudged |= work.result()
-                        left -= len(candidates)
+                    for each in working:
+                        self._progress(self._left)
+                        found.append(each.result())
                 except BaseException:
                     threads.shutdown(wait=False, cancel_futures=True)
                     raise
-        return unjudged
+        return found
 
-    def _judge_task(self, task: Task, candidates: dict[str, Files]) -> dict[str, Outcome]:
-        unjudged: dict[str, Outcome] = {}
+    def _sift(self, task: Task, candidates: dict[str, Files]) -> dict[str, Files]:
+        """Judge those candidates that are wrong, and return the others, by key."""
+        others: dict[str, Files] = {}
         for key, files in candidates.items():
             with self._at_work[task.name]:
                 if self._memo.get(key):  # another thread asked for the same meanwhile
                     continue
-                if self._closed:
-                    raise EnvironmentFault("The judges are closed.")
+                self._refuse_closed()
+                folder = self._written(task, files)
+                try:
+                    wrong = self._opened(task).study(folder, lambda study: study.quietly().trial().ready())
+                except EnvironmentFault:
+                    wrong = ""
+                if wrong:
+                    self._keep(key, task, Outcome(FAILED, wrong, tier="quick"))
+                else:
+                    others[key] = files
+        return others
+
+    def _time(self, task: Task, candidates: dict[str, Files]) -> dict[str, Outcome]:
+        """Judge candidates that are right as far as was seen, and return the outcomes of those without a verdict."""
+        unjudged: dict[str, Outcome] = {}
+        for key, files in candidates.items():
+            with self._at_work[task.name]:
+                if self._memo.get(key):
+                    continue
+                self._refuse_closed()
                 outcome = self._verdict(task, files)
-                self._memo.keep(key, task, outcome)
+                self._keep(key, task, outcome)
                 if outcome.reward is None:
                     unjudged[key] = outcome
-            with self._lock:
-                self.judged += 1
         return unjudged
+
+    def _keep(self, key: str, task: Task, outcome: Outcome) -> None:
+        self._memo.keep(key, task, outcome)
+        with self._lock:
+            self.judged += 1
+            self._left -= 1
+
+    def _written(self, task: Task, files: Files) -> Path:
+        return write_snapshot(files, self._scratch / task.name / "candidate")
+
+    def _refuse_closed(self) -> None:
+        if self._closed:
+            raise EnvironmentFault("The judges are closed.")
 
     def _verdict(self, task: Task, files: Files) -> Outcome:
         """Judge a candidate, again where the machine was disturbed or at fault."""
-        folder = write_snapshot(files, self._scratch / task.name / "candidate")
+        folder = self._written(task, files)
         for _ in range(_TRIES):
             judge = self._opened(task)
             try:

@@ -20,5 +20,10 @@ A run is the whole recipe (samples of the start model, rejection fine-tuning, va
 
 Every reward is a quick verdict of the judge with three placements. Tasks are those of ``trainer.tasks.rows`` whose known answers
 the judge tells apart on this device. Beside the runs stand a random policy (answers drawn from those that are right for some task
-of training), the best constant answer to each kind of question, and the best of sixteen answers of the start model.
+of training), the best constant answer to each kind of question, and the best of twelve answers of the start model.
+
+**No run has come to its end yet**: whether the reward of held-out tasks rises has not been seen. What has been, on an H200: the
+judge tells the known answers to all 40 tasks apart (right 3, the whole row 1, wrong -1; 3 to 13 us against 397 to 1,238). On the
+16 that are held out the start model (SmolLM2-135M) earns -0.51 and -0.20 on average by seed, the best of twelve of its answers
+1.13 and 1.38, a random policy -0.75, the best constant answers 0.75. Of 695 distinct answers that were judged 583 were wrong.
 """
