@@ -28,6 +28,7 @@ from trainer.data.episode import Stage
 from trainer.data.episodes import Choice, Report, episodes_of
 from trainer.data.exclusion import excluded
 from trainer.data.segments import Target
+from trainer.run.counts import natural
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -53,11 +54,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="tasks to keep out: a folder of Python files, a Python file, or a file with one sha256 of a source a line",
     )
     parser.add_argument(
-        "--version", type=int, metavar="N", help="updates behind the policy to train, to tell old sessions"
+        "--version", type=natural, metavar="N", help="updates behind the policy to train, to tell old sessions"
     )
     parser.add_argument(
         "--max-gap",
-        type=int,
+        type=natural,
         default=Freshness.most,
         metavar="K",
         help="of so many updates at most (default: %(default)s)",

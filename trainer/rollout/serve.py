@@ -17,6 +17,7 @@ from sandbox.machine.devices import resolve_device
 from trainer.policy.model import load_policy
 from trainer.rollout.server import PolicyServer, ServerSettings, Weights
 from trainer.rollout.turns import DeviceTurns
+from trainer.run.counts import count, natural
 from trainer.run.options import part_of, version_of
 
 
@@ -24,17 +25,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of this stage."""
     parser.add_argument("policy", type=Path, metavar="FOLDER", help="of a model, a checkpoint or a run")
     parser.add_argument("--name", help="what it is called (default: the folder's name)")
-    parser.add_argument("--port", type=int, default=8000, help="0 for any free one (default: %(default)s)")
+    parser.add_argument("--port", type=natural, default=8000, help="0 for any free one (default: %(default)s)")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (default: %(default)s)")
     parser.add_argument(
-        "--context", type=int, metavar="N", help="tokens of prompt and answer (default: the model's own)"
+        "--context", type=count, metavar="N", help="tokens of prompt and answer (default: the model's own)"
     )
     parser.add_argument(
-        "--batch", type=int, default=8, metavar="N", help="answers written at once (default: %(default)s)"
+        "--batch", type=count, default=8, metavar="N", help="answers written at once (default: %(default)s)"
     )
     parser.add_argument(
         "--kept-tokens",
-        type=int,
+        type=count,
         default=262_144,
         metavar="N",
         help="of conversations kept on the device (default: %(default)s)",

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -23,9 +23,10 @@ from agent.server_card import FIELD
 from sandbox.errors import EnvironmentFault, UsageError, WarpsmithError
 from trainer.policy.model import PolicyModel
 from trainer.rollout.answer_text import AnswerText, CallText, call_json
+from trainer.rollout.asked import Asked, understood
 from trainer.rollout.conversations import Conversations
 from trainer.rollout.detokenizing import Detokenizer
-from trainer.rollout.drawing import Sampling, end_ids
+from trainer.rollout.drawing import end_ids
 from trainer.rollout.generation import Generator, OutOfMemory, Request, Token, Turn
 
 HOST = "127.0.0.1"
@@ -142,67 +143,10 @@ class PolicyServer:
         }
 
 
-@dataclass(frozen=True)
-class _Asked:
-    """A request, understood."""
-
-    messages: list[dict[str, Any]]
-    tools: list[dict[str, Any]]
-    sampling: Sampling
-    stream: bool
-    usage_wanted: bool
-    ids_wanted: bool
-    logprobs_wanted: bool
-
-
-def _understood(body: dict[str, Any]) -> _Asked:
-    """Read a request.
-
-    Raises:
-        UsageError: It is none, or wants what is not done here.
-    """
-    if body.get("n") not in (None, 1):
-        raise UsageError("Only one answer a request is given: n must be 1.")
-    try:
-        stop = body.get("stop") or ()
-        sampling = Sampling(
-            temperature=_number(body, "temperature", 1.0),
-            top_p=_number(body, "top_p", 1.0),
-            seed=None if body.get("seed") is None else int(body["seed"]),
-            stop=(stop,) if isinstance(stop, str) else tuple(map(str, stop)),
-        )
-        most = body.get("max_completion_tokens") or body.get("max_tokens")
-        messages = [{**message, "content": _text(message.get("content"))} for message in body["messages"]]
-        if not all(message["role"] for message in messages) or sampling.temperature < 0 or not 0 < sampling.top_p <= 1:
-            raise ValueError("temperature must be at least 0, and top_p between 0 and 1")
-        return _Asked(
-            messages=messages,
-            tools=list(body.get("tools") or ()),
-            sampling=replace(sampling, max_tokens=None if most is None else int(most)),
-            stream=bool(body.get("stream")),
-            usage_wanted=bool((body.get("stream_options") or {}).get("include_usage")),
-            ids_wanted=bool(body.get("return_token_ids")),
-            logprobs_wanted=bool(body.get("logprobs")),
-        )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise UsageError(f"This is no request for a chat completion: {error!r}.") from error
-
-
-def _number(body: dict[str, Any], name: str, default: float) -> float:
-    return default if body.get(name) is None else float(body[name])
-
-
-def _text(content: Any) -> str:
-    """Return a message's content as text, also where it comes in parts."""
-    if isinstance(content, list):
-        return "".join(str(part["text"]) for part in content)
-    return str(content or "")
-
-
 class _Answer:
     """One answer on its way: what was drawn, what that says, and what is still to be sent."""
 
-    def __init__(self, server: PolicyServer, asked: _Asked) -> None:
+    def __init__(self, server: PolicyServer, asked: Asked) -> None:
         self.id = f"chatcmpl-{secrets.token_hex(8)}"
         self._server = server
         self._asked = asked
@@ -355,7 +299,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path != _PATH:
             return self._send(404, _error(f"There is nothing at {self.path}.", "not_found_error"))
         try:
-            asked = _understood(json.loads(body))
+            asked = understood(json.loads(body))
             answer = _Answer(self.server.policy, asked)
             if not asked.stream:
                 return self._send(200, answer.whole())
