@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -23,8 +24,12 @@ def session(tmp_path: Path, *, landed: bool) -> Path:
         verdict = make_verdict(tier=tier, ratio=ratio).to_json()
         writer.append(ev.Attempt(attempt=number, files={"shifted.py": "one"}, verdict=verdict))
     if landed:
-        names = ("shifted_kernels/a.cpp", "shifted.py", "shifted_kernels/__init__.py")
-        files = [{"path": str(spec.root / name)} for name in names]
+        created = [spec.root / "shifted_kernels" / name for name in ("a.cpp", "__init__.py")]
+        for path in created:
+            path.parent.mkdir(exist_ok=True)
+            path.write_text("")
+        befores = {created[0]: None, spec.root / "shifted.py": "hash", created[1]: None}
+        files = [{"path": str(path), "before": before, "after": "hash"} for path, before in befores.items()]
         writer.append(ev.Landed(landing=1, attempt=2, files=files, partial=False, verdict={}))
     writer.close()
     return folder
@@ -48,6 +53,9 @@ def test_a_landing_is_named_by_the_developers_file(tmp_path: Path, capsys: pytes
     out = capsys.readouterr().out
     assert f"landing 1: {tmp_path / 'project' / 'shifted.py'} and 2 more files\n" in out
     assert "next: look at what landed, or undo it" in out
+    shutil.rmtree(tmp_path / "project" / "shifted_kernels")
+    assert main(["sessions", "show", open_session(folder).id, "--home", str(tmp_path / "home")]) == 0
+    assert "what landed is not in the project any more" in capsys.readouterr().out
 
 
 def test_a_session_is_resumed_with_limits_of_its_own_and_shown_against_them(
