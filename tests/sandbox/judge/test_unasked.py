@@ -13,6 +13,7 @@ from sandbox.wire import EXCLUSIVE, Ticket
 from tests.scale_task import Write, kernel
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("asked", [False, True])
 def test_it_ends_when_another_waits_for_the_device_unless_it_was_asked_for(
     judge: Judge, candidate: Write, asked: bool
