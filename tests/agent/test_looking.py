@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from agent import commands as cmd
 from agent import events as ev
 from agent.events import EndReason
@@ -51,6 +53,7 @@ LOOKS = make_turn(
 )
 
 
+@pytest.mark.long
 def test_the_agent_looks_closer_and_nothing_of_it_counts(tmp_path: Path) -> None:
     recording = make_recording(tmp_path, WRITES, LOOKS, make_turn("Done.", turn=3))
     settings = make_settings(tmp_path, model=f"replay:{recording}")

@@ -68,7 +68,7 @@ def test_a_candidate_is_judged(cli: Cli, project: Path) -> None:
     assert not cli.left_behind()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_session_runs_lands_and_is_undone(cli: Cli, project: Path, tmp_path: Path) -> None:
     spec = resolve_target(f"{project}/agent/blocks.py:ResidualNorm", python=sys.executable)
     recording = sessions.record_decisions(tmp_path / "recording", spec)

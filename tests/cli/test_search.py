@@ -71,7 +71,7 @@ def events_of(record: Record, kind: type[Kind]) -> list[list[Kind]]:
     return [[event for event in events if isinstance(event, kind)] for events in stored]
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.long)])
 def test_a_search_that_was_stopped_goes_on_in_the_sessions_it_had(
     cli: Cli, task: Path, agents: Agents, server: OpenAIServer, number: signal.Signals
 ) -> None:
@@ -105,6 +105,7 @@ def test_a_search_that_goes_on_takes_limits_and_nothing_else(cli: Cli) -> None:
     done.says("--agents, --model cannot be given again", "--turns")
 
 
+@pytest.mark.long
 def test_what_was_at_fault_is_tried_again_when_the_search_is_resumed(
     cli: Cli, task: Path, agents: Agents, server: OpenAIServer
 ) -> None:

@@ -63,7 +63,7 @@ def test_what_has_no_gradient_says_so_instead_of_giving_a_wrong_one(landed: Path
     run(landed, CHECKS + dedent(code))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_compiler_takes_both_directions(landed: Path) -> None:
     code = """
     gradients_are_right(torch.compile(m, fullgraph=True))

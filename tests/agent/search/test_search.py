@@ -118,6 +118,7 @@ def test_all_models_fail_is_3_and_the_search_is_kept(tmp_path):
     assert len(find_record(settings.home, record.id).members) == 1
 
 
+@pytest.mark.long
 def test_an_agent_that_a_limit_ended_goes_on_when_the_search_is_given_more(tmp_path):
     def answer(request):
         answers = sum(message["role"] == "assistant" for message in request["messages"])

@@ -86,8 +86,12 @@ def spec(tmp_path: Path) -> Callable[..., dict[str, Any]]:
 
 
 @pytest.fixture
-def make_task(write: Any, spec: Any, request: pytest.FixtureRequest) -> Callable[..., load.LoadedTask]:
-    """Load a task from the source of a lone file; torch and nn are imported."""
+def make_task(write: Any, spec: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., load.LoadedTask]:
+    """Load a task from the source of a lone file; torch and nn are imported.
+
+    Nothing compiled is kept: the next source of as many characters, written in the same second, would be taken for this one.
+    """
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
 
     def make(source: str, class_name: str = "Block", **options: Any) -> load.LoadedTask:
         options.setdefault("inputs", "torch.randn(8, 64)")
