@@ -9,7 +9,6 @@ import os
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,7 @@ from agent.seen import files_seen
 from agent.session import Session
 from agent.skill_places import SkillTrust, find_skills, project_of
 from agent.state import CUT_OFF, Judged
-from agent.store import read_blob, read_events
+from agent.store import hashes_of, read_blob, read_events
 from agent.stream import Stream
 from agent.tools import WorkspaceTools, workspace_tools
 from agent.tools.base import Tool
@@ -195,7 +194,7 @@ class Running:
     def _other_than(self, best: Judged) -> str:
         """Say what the workspace holds instead of the best attempt; empty where it holds that."""
         try:
-            hashes = {path: sha256(content).hexdigest() for path, content in self._workspace.files().items()}
+            hashes = hashes_of(self._workspace.files())
         except (UsageError, EnvironmentFault):
             return f"The workspace holds what cannot be judged; the best is attempt {best.attempt}."
         if hashes == best.files:

@@ -14,7 +14,7 @@ import math
 import os
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,6 +86,11 @@ def _parsed(line: bytes) -> dict[str, Any] | None:
     except (json.JSONDecodeError, UnicodeDecodeError):
         return None
     return data if isinstance(data, dict) and "n" in data and "type" in data else None
+
+
+def hashes_of(files: Mapping[str, bytes]) -> dict[str, str]:
+    """Return the sha256 that each file's content is stored under, whether or not it is."""
+    return {path: hashlib.sha256(content).hexdigest() for path, content in files.items()}
 
 
 def read_blob(folder: Path, sha256: str) -> bytes:

@@ -6,10 +6,10 @@ import asyncio
 import threading
 import time
 from collections.abc import Mapping
-from hashlib import sha256
 from pathlib import Path
 
 from agent.state import SessionState
+from agent.store import hashes_of
 from sandbox.judge import Judge
 from sandbox.progress import Progress, Stage
 from sandbox.verdict import Verdict
@@ -60,6 +60,6 @@ class Unasked:
 
 def worth_judging(files: Mapping[str, bytes], module: str, state: SessionState) -> bool:
     """Whether a verdict can tell anything: the module has changed, so that it may call kernels, and these were not judged."""
-    hashes = {path: sha256(content).hexdigest() for path, content in files.items()}
+    hashes = hashes_of(files)
     changed = hashes[module] != state.original_files.get(module)
     return changed and all(judged.files != hashes for judged in state.judged)

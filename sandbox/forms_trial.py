@@ -142,17 +142,20 @@ class FormsTrial:
     def _turned(self, form: TaskForm) -> Worker:
         """Return a worker in which the candidate was built for a form."""
         self._worker = self._worker or self._start_worker()
-        self._worker.ask({"op": "turn", "spec": form.spec.to_json()}, self._limits.load_seconds)
+        self._turn(self._worker, form)
         return self._worker
 
     def _new_worker(self, form: TaskForm) -> Worker:
         worker = self._start_worker()
         try:
-            worker.ask({"op": "turn", "spec": form.spec.to_json()}, self._limits.load_seconds)
+            self._turn(worker, form)
         except BaseException:
             worker.stop()
             raise
         return worker
+
+    def _turn(self, worker: Worker, form: TaskForm) -> None:
+        worker.ask({"op": "turn", "spec": form.spec.to_json()}, self._limits.load_seconds)
 
     def _lost(self, reason: str) -> VerifyReport:
         self._leave(lost=True)

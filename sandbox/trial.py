@@ -214,8 +214,8 @@ class Trial:
 
     def _run_forms(self) -> bool:
         """Verify the other forms of the task's class; one in which the candidate is not right is told, and fails nothing."""
-        forms = () if self._crew.crowded else forms_of(self._spec)
-        if not forms or self._given_plans:
+        forms = () if self._crew.crowded or self._given_plans else forms_of(self._spec)
+        if not forms:
             return True
         self._forms = FormsTrial(
             self._crew,
