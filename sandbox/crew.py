@@ -25,7 +25,8 @@ from sandbox.progress import Progress
 from sandbox.task import TaskSpec
 from sandbox.timing.gpu_watch import DeviceWatch, LeasedWatch, watch_device
 from sandbox.wire import HARNESS, Message, device_name, sweep_control_groups
-from sandbox.workers import CandidateFailed, TransportFailed, Worker, WorkerDied, Zygote, make_ready
+from sandbox.workers import CandidateFailed, TransportFailed, Worker, WorkerDied
+from sandbox.zygote import Zygote, make_ready
 
 _SHARED_VARIABLES = ("CUDA_", "GOMP_", "KMP_", "LD_LIBRARY_PATH", "MKL_", "NVIDIA_", "OMP_", "PYTORCH_", "TORCH_")
 """Variables that times depend on: a worker gets them as the bench does, and nothing else of the developer's."""

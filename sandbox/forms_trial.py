@@ -10,13 +10,14 @@ from sandbox.crew import Crew
 from sandbox.errors import TaskError
 from sandbox.forms import TaskForm
 from sandbox.judge_limits import JudgeLimits, TierLimits
+from sandbox.loading import LoadFailed
 from sandbox.plans import drawn_size, plan_form_cases
 from sandbox.progress import Progress, Stage
 from sandbox.timing.profiling import CANDIDATE, EAGER, medians
 from sandbox.timing.timekeeper import Timekeeper
 from sandbox.verdict import Finding, Tier
 from sandbox.verify_report import FormReport, VerifyReport
-from sandbox.verifying import LoadFailed, Verifier, describe_failure, failed_case
+from sandbox.verifying import Verifier, describe_failure, failed_case
 from sandbox.workers import CandidateFailed, Worker, WorkerDied
 
 _TIMING = TierLimits(cases=0, placements=1, profile_seconds=0.6, pairs=60, least_pairs=6)

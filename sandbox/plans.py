@@ -45,6 +45,9 @@ _GRADIENTS = 2
 _OF_QUICK = ("inputs in order", "tiny inputs")
 """Distributions that quick asks for too: independent draws of one scale are all that its fresh inputs are."""
 
+_CROWDED_CASES = {"quick": 2, "full": 3}
+"""Fresh inputs where the tensors fill much of the device: each takes seconds."""
+
 _OF_A_FORM = 2
 _FIRST = 3
 """Distributions asked for before the layouts: what a slow task does not reach should be what finds least."""
@@ -106,6 +109,12 @@ def plan_cases(
     plans.append(_other_mode(spec))
     layouts = list(_layouts(inputs))
     return [*plans, *harder[:_FIRST], *layouts, *harder[_FIRST:]]
+
+
+def plan_crowded_cases(spec: TaskSpec, tier: Tier, count: int, inputs: Sequence[Mapping[str, Any]]) -> list[CasePlan]:
+    """Return the cases of a task whose tensors fill much of the device: those that need no room for copies."""
+    plans = plan_cases(spec, "quick", min(count, _CROWDED_CASES[tier]), inputs, False)
+    return [plan for plan in plans if not {"little", "contents"} & set(plan.variant)]
 
 
 def plan_form_cases(spec: TaskSpec, tier: Tier, inputs: Sequence[Mapping[str, Any]]) -> list[CasePlan]:

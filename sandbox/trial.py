@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,16 +16,12 @@ from sandbox.crew import Crew
 from sandbox.forms import forms_of, own_calls
 from sandbox.forms_trial import FormsTrial
 from sandbox.guard import check_source
-from sandbox.guard.extension import check_extensions
 from sandbox.guard.findings import contradicted
-from sandbox.guard.left_running import left_running
-from sandbox.guard.mappings import executable, foreign_code
-from sandbox.guard.names import POLICY_RULES
-from sandbox.guard.triton_libraries import TritonFolders, make_folders, tritons_own
 from sandbox.guard.triton_source import jitted_names
 from sandbox.isolation import Isolation
 from sandbox.judge_limits import JudgeLimits
-from sandbox.plans import CasePlan, drawn_size, plan_cases
+from sandbox.loading import Loader, LoadFailed
+from sandbox.plans import CasePlan, drawn_size, plan_cases, plan_crowded_cases
 from sandbox.processes import ProcessLost
 from sandbox.progress import Progress, Stage
 from sandbox.reward import reward
@@ -47,7 +42,6 @@ from sandbox.verdict import (
     VerifyReport,
 )
 from sandbox.verifying import (
-    LoadFailed,
     Verification,
     Verifier,
     death_findings,
@@ -55,12 +49,9 @@ from sandbox.verifying import (
     describe_failure,
     failed_case,
 )
-from sandbox.workers import CandidateFailed, TransportFailed, Worker, WorkerDied, stop_all
+from sandbox.workers import CandidateFailed, TransportFailed, Worker, WorkerDied
 
 _CALLS_AN_ANSWER = 4
-_CROWDED_CASES = {"quick": 2, "full": 3}
-"""Cases where the tensors fill much of the device: each takes seconds, and others need room for copies."""
-_COMPILE_SECONDS = 20.0
 _LOST_DEVICE = "CUDA error"
 
 
@@ -70,7 +61,7 @@ class Trial:
     Args:
         crew: The judge's processes.
         spec: The task.
-        isolation: For the compilers.
+        isolation: For programs that look at what the candidate has compiled.
         snapshot: Folder with the candidate's files.
         files: The same, in memory.
         tier: ``quick`` or ``full``.
@@ -107,7 +98,6 @@ class Trial:
     ) -> None:
         self._crew = crew
         self._spec = spec
-        self._isolation = isolation
         self._snapshot = snapshot
         self._files = files
         self._tier = tier
@@ -117,20 +107,24 @@ class Trial:
         self._cancel = cancel
         self._flags = flags
         self._given_plans = plans
-        self._landed = landed
         self._ahead = ahead
-        self._extensions = _extensions_folder(snapshot, files, spec)
-        self._jitted: list[str] = []
-        self._triton: TritonFolders | None = None
-        self._manifest: dict[str, Any] | None = None
+        self._loader = Loader(
+            crew,
+            spec,
+            isolation,
+            snapshot,
+            files,
+            limits,
+            landed=landed,
+            found=self._add_findings,
+            forgive=self._forgive,
+        )
         self._inspection: Inspection | None = None
-        self._mapped: frozenset[str] = frozenset()
         self._build: BuildReport | None = None
         self._guard: GuardReport | None = None
         self._verify: VerifyReport | None = None
         self._profile: ProfileReport | None = None
         self._forms: FormsTrial | None = None
-        self._ready: list[Worker] = []
         self._seconds: dict[str, float] = {}
         self._started = time.monotonic()
         self._waited = crew.pool.waited
@@ -192,7 +186,7 @@ class Trial:
         if built.killed and self._forgiving:
             raise ProcessLost("A compiler was killed.")
         self._build = built.report
-        self._manifest = None if built.manifest is None else built.manifest.to_json()
+        self._loader.manifest = None if built.manifest is None else built.manifest.to_json()
         self._inspection = built.inspection
         return self._build.ok
 
@@ -200,9 +194,7 @@ class Trial:
         with self._part("guard", "reading the candidate's source"):
             self._guard = check_source(self._snapshot, self._spec, self._inspection)
         if self._guard.ok:  # a file that cannot be read has been refused
-            self._jitted = jitted_names(self._files[self._spec.candidate_file], self._spec)
-        if self._jitted and self._crew.on_gpu:
-            self._triton = make_folders(self._snapshot.parent / "triton", self._crew.programs)
+            self._loader.expect_triton(jitted_names(self._files[self._spec.candidate_file], self._spec))
         return self._guard.ok
 
     def _run_verify(self) -> bool:
@@ -223,9 +215,9 @@ class Trial:
             self._tier,
             self._limits,
             self._progress,
-            start_worker=self.start_worker,
+            start_worker=self._loader.start_worker,
             make_verifier=self._verifier,
-            last_look=self._foreign_code,
+            last_look=self._loader.foreign_code,
             forgive=self._forgive,
         )
         with (
@@ -235,7 +227,7 @@ class Trial:
             reports = self._forms.verify()
         assert self._verify is not None  # the task's own form came before
         self._verify = replace(self._verify, forms=reports, calls=own_calls(self._spec))
-        self._add_findings(tuple(self._forms.findings))
+        self._add_findings(self._forms.findings)
         return self._passed()
 
     def _time_forms(self) -> None:
@@ -246,92 +238,47 @@ class Trial:
         with self._part("profile", "timing other forms"):
             assert self._verify is not None  # forms are verified after it
             self._verify = replace(self._verify, forms=self._forms.time(self._verify.forms))
-        self._add_findings(tuple(self._forms.findings))
+        self._add_findings(self._forms.findings)
 
     def _run_profile(self) -> bool:
         with self._part("profile", "timing"):
             keeper = Timekeeper(self._crew, self._spec, self._tier, self._limits, self._progress)
             try:
-                outcome = keeper.time_candidate(self.start_worker, self._ready_workers)
+                outcome = keeper.time_candidate(self._loader.start_worker, self._loader.make_ready)
             except WorkerDied as died:
                 self._forgive(died)
-                self._add_findings(tuple(death_findings(died.death)))
+                self._add_findings(death_findings(died.death))
                 return self._fail(f"the candidate {describe_death(died.death, self._files)} while being timed")
             except CandidateFailed as failure:
                 return self._fail(f"while being timed, {describe_failure(failure)}")
             except LoadFailed as failure:
                 return self._fail(str(failure))
             finally:
-                stop_all(self._ready)
-                self._ready = []
+                self._loader.let_go()
         self._add_cases(outcome.cases)
         self._add_findings(outcome.findings)
         built = () if self._build is None else self._build.kernels
         self._profile = replace(outcome.report, kernels=with_spills(outcome.report.kernels, built))
         return self._passed()
 
-    def start_worker(self, variables: Mapping[str, str] | None = None) -> Worker:
-        """Load the candidate in a worker, one that is ready or a new one; raises ``LoadFailed``."""
-        worker = (
-            self._ready.pop() if self._ready and not variables else self._crew.start_worker(*self._given(variables))
-        )
-        before = worker.family()
-        self._mapped = executable(before)
-        request = {
-            "op": "load",
-            "folder": str(self._landed or self._snapshot),
-            "landed": self._spec.kernels_module if self._landed else "",
-            "kernels": kernels_name(self._spec),
-            "manifest": self._manifest,
-            "jitted": self._jitted,
-            "threads": self._crew.threads,
-        }
-        seconds = self._limits.inline_load_seconds if self._extensions else self._limits.load_seconds
-        try:
-            worker.ask(request, seconds)
-        except WorkerDied as died:
-            self._forgive(died)
-            self._add_findings(tuple(death_findings(died.death)))
-            raise LoadFailed(f"the candidate {describe_death(died.death, self._files)} while loading") from died
-        except CandidateFailed as failure:
-            worker.stop()
-            raise LoadFailed(describe_failure(failure)) from failure
-        except BaseException:
-            worker.stop()
-            raise
-        self._add_findings(tuple(left_running(worker.family(), before)))
-        return worker
-
-    def _ready_workers(self, count: int) -> None:
-        """Start the workers of the placements to come, before anything is timed: none of them has the candidate yet."""
-        self._ready = self._crew.ready_workers(count, *self._given(None))
-
-    def _given(self, variables: Mapping[str, str] | None) -> tuple[list[Path], Path | None, dict[str, str], list[Path]]:
-        """Return what a worker is given of the candidate, see ``Crew.start_worker``."""
-        library = [] if self._manifest is None else [Path(self._manifest["library"])]
-        if not all(file.exists() for file in library):
-            raise ProcessLost("Its compiled kernels were removed meanwhile.")
-        readable, given = [self._landed or self._snapshot, *library], dict(variables or {})
-        if self._triton is None:
-            return readable, self._extensions, given, []
-        readable.append(self._triton.compiler)
-        return readable, self._extensions, {**given, **self._triton.variables}, [self._triton.cache]
+    def start_worker(self) -> Worker:
+        """Load the candidate in a new worker, for what is no verdict; raises ``LoadFailed``."""
+        return self._loader.start_worker()
 
     def _verification(self) -> Verification:
         amount = self._limits.quick if self._tier == "quick" else self._limits.full
         if not amount.cases:
             return Verification(VerifyReport(ok=True, notes=("nothing but timed calls was compared",)))
         try:
-            worker = self.start_worker()
+            worker = self._loader.start_worker()
         except LoadFailed as failure:
             return Verification(VerifyReport(ok=False, cases=(failed_case("load", str(failure)),)))
         try:
-            if self._extensions is not None:
-                self._add_findings(self._found_in_extensions(self._extensions))
+            self._loader.look_at_extensions()
             verifier = self._verifier(worker)
             dynamic = [(each, drawn_size(each, self._crew.inputs)) for each in self._spec.dynamic]
             verification = verifier.verify(self._plans(amount.cases), dynamic)
-            found = self._foreign_code(worker)
+            found = self._loader.foreign_code(worker)
         finally:
             worker.stop()
         verification = replace(verification, findings=(*verification.findings, *found))
@@ -341,23 +288,6 @@ class Trial:
             return self._located(verification, verification.failed)
         return verification
 
-    def _found_in_extensions(self, folder: Path) -> tuple[Finding, ...]:
-        found = check_extensions(folder, self._isolation)
-        lifted = POLICY_RULES if self._spec.policy == "library-ok" else frozenset()
-        return tuple(each for each in found if each.rule not in lifted)
-
-    def _foreign_code(self, worker: Worker) -> list[Finding]:
-        """Look from outside at what has been mapped to execute since the candidate was loaded."""
-        library = [] if self._manifest is None else [Path(self._manifest["library"])]
-        expected = [*self._crew.readable(), *library, *([self._extensions] if self._extensions else [])]
-        own = self._spec.policy == "own-kernels" and not self._crew.on_gpu
-        after = executable(worker.family())
-        if self._triton is not None:
-            cell = self._crew.cell([], [], {}, seconds=_COMPILE_SECONDS)
-            new = after - self._mapped
-            expected += tritons_own(new, self._triton, self._crew.site_packages, self._isolation, cell)
-        return foreign_code(self._mapped, after, expected, severity="reject" if own else "label")
-
     def _verifier(self, worker: Worker) -> Verifier:
         patience = self._crew.patience(_CALLS_AN_ANSWER)
         return Verifier(self._crew.bench, worker, self._crew.transport, self._files, self._limits, patience)
@@ -365,7 +295,7 @@ class Trial:
     def _located(self, verification: Verification, failed: CasePlan) -> Verification:
         """Find the kernel that lost the device by waiting for each one; without it the error shows up anywhere."""
         try:
-            worker = self.start_worker({"CUDA_LAUNCH_BLOCKING": "1"})
+            worker = self._loader.start_worker({"CUDA_LAUNCH_BLOCKING": "1"})
         except LoadFailed:
             return verification
         try:
@@ -385,8 +315,7 @@ class Trial:
         if self._given_plans:
             return self._given_plans
         if self._crew.crowded:
-            plans = plan_cases(self._spec, "quick", min(count, _CROWDED_CASES[self._tier]), self._crew.inputs, False)
-            return [plan for plan in plans if not {"little", "contents"} & set(plan.variant)]
+            return plan_crowded_cases(self._spec, self._tier, count, self._crew.inputs)
         return plan_cases(self._spec, self._tier, count, self._crew.inputs, bool(self._crew.accepted["mutates"]))
 
     def _refute(self, failed: TransportFailed) -> None:
@@ -403,7 +332,7 @@ class Trial:
         everything = (*self._verify.cases, *cases)
         self._verify = replace(self._verify, ok=all(case.ok for case in everything), cases=everything)
 
-    def _add_findings(self, findings: tuple[Finding, ...]) -> None:
+    def _add_findings(self, findings: Sequence[Finding]) -> None:
         assert self._guard is not None  # the static guard came before
         everything = tuple(dict.fromkeys((*self._guard.findings, *findings)))
         everything = tuple(dict.fromkeys((*everything, *contradicted(everything))))
@@ -421,19 +350,3 @@ class Trial:
         finally:
             took = time.monotonic() - started - (self._crew.pool.waited - waited)
             self._seconds[name] = self._seconds.get(name, 0.0) + took
-
-
-def _extensions_folder(snapshot: Path, files: Mapping[str, bytes], spec: TaskSpec) -> Path | None:
-    """Return a new folder for the extension of a candidate that compiles its own, or None for any other."""
-    if b"cpp_extension" not in files[spec.candidate_file]:
-        return None
-    folder = snapshot.parent / "extensions"
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
-    return folder
-
-
-def kernels_name(spec: TaskSpec) -> str:
-    """Return the qualified name under which the candidate's file imports its kernels."""
-    package = spec.module_name.rpartition(".")[0] if spec.kind == "module" else ""
-    return f"{package}.{spec.kernels_module}" if package else spec.kernels_module

@@ -50,10 +50,6 @@ class Verification:
     failed: CasePlan | None = None
 
 
-class LoadFailed(Exception):
-    """The candidate could not be loaded in a worker; says why."""
-
-
 class _Skipped(Exception):
     """The bench cannot ask this; carries why."""
 

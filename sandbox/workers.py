@@ -1,4 +1,4 @@
-"""The parent's side of the zygote and of the workers it forks."""
+"""The parent's side of a worker, in which a candidate lives."""
 
 from __future__ import annotations
 
@@ -10,29 +10,22 @@ import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol
 
 from sandbox.errors import EnvironmentFault
 from sandbox.processes import (
     BoundedLog,
-    Cancelled,
-    HarnessProcess,
     ProcessLost,
     family,
     is_stopped,
     send_signal,
-    start_harness,
     wake,
 )
-from sandbox.task import TaskSpec
-from sandbox.wire import TAMPERED, Channel, ChannelClosed, ChannelGarbage, ChannelTimeout, Message, pair, signature
+from sandbox.wire import TAMPERED, Channel, ChannelClosed, ChannelGarbage, ChannelTimeout, Message, signature
 
 SLICE_SECONDS = 0.05
-KILL_SECONDS = 8.0
-REFUSED = 125
 _ENDING_SECONDS = 5.0
 """From a closed channel to the end of the process behind it, and of what it prints: a busy machine takes its time."""
-ANSWER_BYTES = 8 * 1024 * 1024
 FORGED = "result-channel"
 """The rule that a candidate breaks which answers in the place of its worker."""
 _REPLACED = re.compile(r"^replaced by the candidate: (.+)$", re.MULTILINE)
@@ -42,7 +35,6 @@ _FREEZES = 8
 _LAST_ANSWER_SECONDS = 20.0
 _PROBLEM = ("kind", "what", "where", "traceback")
 _LONGEST_PROBLEM = 8192
-_NUMBERS = itertools.count(1)  # the bench tells workers apart by their numbers, those of a lost zygote too
 
 
 @dataclass(frozen=True)
@@ -85,140 +77,23 @@ class TransportFailed(Exception):
     """The worker could not open the shared memory; the machine is at fault, and another kind may do."""
 
 
-class Zygote:
-    """A running zygote. It is started anew where it died.
-
-    Args:
-        spec: The task.
-        environment: The variables of the developer's own environment, with which the task's module is imported.
-        worker_environment: The whole environment of a worker.
-        check: Called while waiting; raises to give up.
-    """
-
-    def __init__(
-        self,
-        spec: TaskSpec,
-        environment: Mapping[str, str],
-        worker_environment: Mapping[str, str],
-        check: Callable[[], None],
-    ) -> None:
-        self._check = check
-        options = {"spec": spec.to_json(), "environment": dict(worker_environment)}
-        self._process: HarnessProcess = start_harness("zygote", spec.python, options, environment)
-        self._ready: Message | None = None
-        self._exits: dict[int, int] = {}
-        self._pids: dict[int, int] = {}
-
-    @property
-    def alive(self) -> bool:
-        """Whether it still runs."""
-        return self._process.alive
-
-    @property
-    def pid(self) -> int:
-        """Its process id."""
-        return self._process.process.pid
-
-    def await_ready(self, timeout: float) -> Message:
-        """Return what importing the task's module told: ``fresh`` (why workers cannot be forked), ``path``."""
-        if self._ready is None:
-            self._ready = self._next(timeout)
-        return self._ready
-
-    def start_workers(self, cells: Sequence[Mapping[str, Any]], timeout: float) -> list[Worker]:
-        """Fork a worker into each cell, beside each other, and wait until all of them serve."""
-        workers: list[Worker] = []
-        try:
-            workers.extend(self._fork(cell, timeout) for cell in cells)
-            for worker in workers:
-                worker.await_ready(timeout)
-        except BaseException:
-            stop_all(workers)
-            raise
-        return workers
-
-    def _fork(self, cell: Mapping[str, Any], timeout: float) -> Worker:
-        """Fork a worker; it is still on its way into its cell."""
-        fresh = bool(self.await_ready(timeout)["fresh"])
-        number = next(_NUMBERS)
-        ours, theirs = pair()
-        log = BoundedLog()
-        request = {"op": "fork", "worker": number, "cell": dict(cell), "fresh": fresh}
-        try:
-            self._process.channel.send(request, [theirs.fileno(), log.writer])
-        except ChannelClosed as error:
-            ours.close()
-            raise self._lost("it is gone") from error
-        finally:
-            theirs.close()
-            log.close_writer()
-        try:
-            while number not in self._pids:
-                self._handle(self._next(timeout))
-        except Cancelled:
-            self.kill(number)
-            raise
-        return Worker(self, number, self._pids[number], Channel(ours, ANSWER_BYTES), log, self._check)
+class Parent(Protocol):
+    """What started a worker, and alone can tell how it ended."""
 
     def exit_status(self, worker: int) -> int | None:
-        """Return the wait status of an ended worker, or None while it runs; takes in what the zygote has told."""
-        self._process.wake()
-        while worker not in self._exits and self._process.channel.ready(0):
-            self._handle(self._next(1.0))
-        return self._exits.get(worker)
+        """Return the wait status of an ended worker, or None while it runs."""
 
     def kill(self, worker: int) -> None:
         """End a worker with all its descendants, and wait until they are gone."""
-        for hard in (False, True):
-            if not self.alive:
-                return
-            try:
-                self._process.channel.send({"op": "kill", "worker": worker, "hard": hard})
-                deadline = time.monotonic() + KILL_SECONDS
-                while time.monotonic() < deadline:
-                    if self.exit_status(worker) is not None:
-                        return
-                    self._process.channel.ready(SLICE_SECONDS)
-                    self._process.wake()
-            except (ChannelClosed, ProcessLost):
-                return
-
-    def stop(self) -> None:
-        """End it; its workers end with it. While it still imports it has none, and would not listen."""
-        self._process.stop(grace=KILL_SECONDS if self._ready else 0.0)
-
-    def _handle(self, message: Message) -> None:
-        if message["op"] == "exited":
-            self._exits[message["worker"]] = message["status"]
-        elif message["op"] == "forked":
-            self._pids[message["worker"]] = message["pid"]
-
-    def _next(self, timeout: float) -> Message:
-        deadline = time.monotonic() + timeout
-        while not self._process.channel.ready(SLICE_SECONDS):
-            self._check()
-            self._process.wake()
-            if time.monotonic() > deadline:
-                raise self._lost(f"it gave no answer within {timeout:.0f} s")
-        try:
-            return self._process.channel.receive(timeout)
-        except (ChannelClosed, ChannelTimeout) as error:
-            raise self._lost("") from error
-
-    def _lost(self, why: str) -> ProcessLost:
-        self.stop()
-        why = why or f"it ended with status {self._process.process.returncode}"
-        log = self._process.log.text(0.5).strip()[-2000:]
-        return ProcessLost(f"The process that starts workers was lost: {why}. {log}".strip())
 
 
 class Worker:
     """A worker serving the candidate. Calls raise ``WorkerDied`` or ``CandidateFailed``."""
 
     def __init__(
-        self, zygote: Zygote, number: int, pid: int, channel: Channel, log: BoundedLog, check: Callable[[], None]
+        self, parent: Parent, number: int, pid: int, channel: Channel, log: BoundedLog, check: Callable[[], None]
     ) -> None:
-        self._zygote = zygote
+        self._parent = parent
         self._channel = channel
         self._log = log
         self._check = check
@@ -297,7 +172,7 @@ class Worker:
         """End it with everything it started."""
         self.thaw()
         wake(self.pid)
-        self._zygote.kill(self.number)
+        self._parent.kill(self.number)
         self._channel.close()
 
     def _receive(self, timeout: float) -> Message:
@@ -307,7 +182,7 @@ class Worker:
             if self._channel.ready(SLICE_SECONDS):
                 break
             self._check()
-            if self._zygote.exit_status(self.number) is not None:
+            if self._parent.exit_status(self.number) is not None:
                 break
             if number % _SLICES_A_LOOK == 0:
                 still = still + 1 if self._stands_still() else 0
@@ -349,7 +224,7 @@ class Worker:
 
     def _died(self) -> WorkerDied:
         deadline = time.monotonic() + _ENDING_SECONDS
-        while (status := self._zygote.exit_status(self.number)) is None and time.monotonic() < deadline:
+        while (status := self._parent.exit_status(self.number)) is None and time.monotonic() < deadline:
             self._stands_still()  # wakes whoever has to tell
             time.sleep(0.01)
         if status is None:
@@ -360,24 +235,6 @@ class Worker:
         if os.WIFEXITED(status) and os.WEXITSTATUS(status) == TAMPERED:
             return WorkerDied(Death(_tampering(log), log, rule="tampering"))
         return WorkerDied(Death(_ending(status), log, killed))
-
-
-def make_ready(workers: Sequence[Worker], timeout: float) -> None:
-    """Let workers without a candidate use their device for the first time, beside each other.
-
-    Raises:
-        ProcessLost: One could not; all of them are ended.
-    """
-    try:
-        asked = [(worker, worker.send({"op": "probe"}, timeout)) for worker in workers]
-        for worker, number in asked:
-            worker.answer(number, timeout)
-    except (WorkerDied, CandidateFailed, TransportFailed) as failure:
-        stop_all(workers)
-        raise ProcessLost(f"A worker without a candidate could not use its device: {failure}") from failure
-    except BaseException:
-        stop_all(workers)
-        raise
 
 
 def stop_all(workers: Sequence[Worker]) -> None:

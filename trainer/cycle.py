@@ -25,6 +25,7 @@ from agent.session import change_settings, create_session
 from agent.settings import Settings, load_settings
 from agent.store import write_atomically
 from sandbox.asked import asked_task
+from sandbox.counts import amount, count, natural
 from sandbox.errors import ExitCode, UsageError
 from sandbox.machine.devices import resolve_device
 from sandbox.task import TaskSpec
@@ -37,7 +38,6 @@ from trainer.rollout.external import external_server
 from trainer.rollout.server import PolicyServer, ServerSettings, Weights
 from trainer.rollout.sessions import run_sessions
 from trainer.rollout.turns import DeviceTurns
-from trainer.run.counts import amount, count, natural
 from trainer.run.learner import Learner
 from trainer.run.options import add_run_options, opened, part_of
 from trainer.run.run import Run

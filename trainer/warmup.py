@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from agent.settings import load_settings
+from sandbox.counts import amount, count
 from sandbox.errors import EnvironmentFault, ExitCode
 from sandbox.isolation import best_isolation
 from sandbox.machine.devices import resolve_device
@@ -28,7 +29,6 @@ from trainer.data.dataset import write_set
 from trainer.data.episode import Episode
 from trainer.policy.model import PolicyModel
 from trainer.rollout.turns import DeviceTurns
-from trainer.run.counts import amount, count
 from trainer.run.learner import Learner
 from trainer.run.options import add_run_options, opened, part_of
 from trainer.tasks.answers import CONTEXT, REWARDS, Answer, Question, ask, episode_of, writer_of

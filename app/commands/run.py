@@ -18,6 +18,7 @@ from app.commands.options import (
     settings_from,
     task_from,
 )
+from sandbox.counts import count
 from sandbox.errors import UsageError
 
 
@@ -35,8 +36,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--commit", action="store_true", help="what lands is also one commit, of the landed files alone"
     )
     group = parser.add_argument_group("several agents side by side")
-    group.add_argument("--agents", type=_count, metavar="N", help="so many agents; they share --turns")
-    group.add_argument("--rounds", type=_count, metavar="N", help="each round begins from the best so far")
+    group.add_argument("--agents", type=count, metavar="N", help="so many agents; they share --turns")
+    group.add_argument("--rounds", type=count, metavar="N", help="each round begins from the best so far")
     group.add_argument(
         "--idea", action="append", default=[], metavar="TEXT", help="what an agent begins with; repeatable"
     )
@@ -98,10 +99,3 @@ def _resume_search(options: argparse.Namespace, settings: Settings) -> int:
         )
     record, limits = find_record(settings.home, options.resume_search), given_limits(options)
     return run_search(record, json=options.json, land=options.land, commit=options.commit, limits=limits)
-
-
-def _count(text: str) -> int:
-    count = int(text)
-    if count < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not at least 1")
-    return count

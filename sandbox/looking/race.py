@@ -15,11 +15,12 @@ from statistics import median
 from typing import TypeVar
 
 from sandbox.errors import TaskError
+from sandbox.loading import LoadFailed
 from sandbox.looking.study import Study
 from sandbox.timing.batches import draw_turn, fill_us, place_buffers, read_host_time, read_times
 from sandbox.timing.event_cost import event_cost, without_events
 from sandbox.timing.gpu_watch import DeviceWatch
-from sandbox.verifying import LoadFailed, describe_death, describe_failure
+from sandbox.verifying import describe_death, describe_failure
 from sandbox.wire import Message
 from sandbox.workers import CandidateFailed, Worker, WorkerDied
 

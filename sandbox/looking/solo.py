@@ -17,9 +17,9 @@ from pathlib import Path
 
 from sandbox.build import Manifest
 from sandbox.isolation import Cell
+from sandbox.loading import kernels_name
 from sandbox.looking.study import Study
 from sandbox.processes import BoundedLog
-from sandbox.trial import kernels_name
 from sandbox.wire import MAIN
 
 OPTIONS = "options.json"

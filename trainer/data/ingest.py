@@ -21,6 +21,7 @@ from typing import Any
 from agent.chosen import chosen_sessions
 from agent.session import versions
 from agent.settings import load_settings
+from sandbox.counts import natural
 from sandbox.errors import ExitCode
 from trainer.data.dataset import SetWriter
 from trainer.data.eligibility import Freshness
@@ -28,7 +29,6 @@ from trainer.data.episode import Stage
 from trainer.data.episodes import Choice, Report, episodes_of
 from trainer.data.exclusion import excluded
 from trainer.data.segments import Target
-from trainer.run.counts import natural
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

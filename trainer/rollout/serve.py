@@ -12,12 +12,12 @@ from pathlib import Path
 
 import torch
 
+from sandbox.counts import count, natural
 from sandbox.errors import ExitCode, UsageError
 from sandbox.machine.devices import resolve_device
 from trainer.policy.model import load_policy
 from trainer.rollout.server import PolicyServer, ServerSettings, Weights
 from trainer.rollout.turns import DeviceTurns
-from trainer.run.counts import count, natural
 from trainer.run.options import part_of, version_of
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from sandbox.counts import count, natural
 from sandbox.errors import UsageError
 from trainer.data.dataset import TrainingSet
 from trainer.policy.adapters import LoraSettings
@@ -19,7 +20,6 @@ from trainer.policy.critic import Bounds, Critic, critic_beside, load_critic
 from trainer.policy.identity import read_hashes
 from trainer.policy.model import PolicyModel, load_policy
 from trainer.run.checkpoint import BEGUN_FROM, KEPT
-from trainer.run.counts import count, natural
 from trainer.run.faults import told
 from trainer.run.learner import Learner
 from trainer.run.presets import PRESETS, adjusted, preset, with_lora

@@ -18,7 +18,8 @@ from sandbox.timing.cpu_watch import CpuWatch
 from sandbox.timing.event_cost import event_cost
 from sandbox.timing.profiling import GRAPH
 from sandbox.verdict import Verdict
-from sandbox.workers import Worker, Zygote
+from sandbox.workers import Worker
+from sandbox.zygote import Zygote
 from tests.sandbox.judge.conftest import LIMITS
 from tests.scale_task import Write, write_task
 
