@@ -87,8 +87,12 @@ class SingleTurns:
         places = self.learner.random.permutation(len(tasks))[: self.asking.tasks]
         return [tasks[place] for place in places]
 
-    def answered(self, questions: Sequence[Question]) -> tuple[list[Answer], list[Outcome]]:
+    def answered(self, questions: Sequence[Question], seed: int | None = None) -> tuple[list[Answer], list[Outcome]]:
         """Have each question answered as often as it is to be, and every answer judged.
+
+        Args:
+            questions: What is asked.
+            seed: Decides the answers; drawn by the learner if absent.
 
         Returns:
             The answers and their outcomes; what the machine left no verdict on is not among them.
@@ -96,7 +100,7 @@ class SingleTurns:
         Raises:
             EnvironmentFault: It left none on any.
         """
-        seed = int(self.learner.random.integers(2**31))
+        seed = int(self.learner.random.integers(2**31)) if seed is None else seed
         with self._turns.turn("writing answers"):
             answers = ask(
                 self.policy,

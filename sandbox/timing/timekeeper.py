@@ -80,9 +80,10 @@ class Timekeeper:
         placements: list[PlacementTimes] = []
         dropped: list[PlacementTimes] = []
         notes: list[str] = []
-        with self._leased() as watch:
-            if self._crew.room_for(self._amount.placements):
+        if self._crew.room_for(self._amount.placements):
+            with self._crew.pool.shared("profile", "readying workers for", self._progress):
                 make_ready(self._amount.placements)
+        with self._leased() as watch:
             started = time.monotonic()
             while not placements or self._goes_on(placements, modes, started):
                 self._draw(placements, start_worker, modes, watch)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import time
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -60,6 +61,7 @@ class Desk:
 
     Attributes:
         judged: Verdicts so far.
+        seconds: What they took, one beside the other, by ``sifting`` and the parts of a verdict.
     """
 
     def __init__(
@@ -88,6 +90,7 @@ class Desk:
         self._left = 0
         self._progress = progress
         self.judged = 0
+        self.seconds: Counter[str] = Counter()
 
     def __enter__(self) -> Desk:
         return self
@@ -180,7 +183,9 @@ class Desk:
                 self._refuse_closed()
                 folder = self._written(task, files)
                 try:
-                    wrong = self._opened(task).study(folder, lambda study: study.quietly().trial().ready())
+                    judge, began = self._opened(task), time.monotonic()
+                    wrong = judge.study(folder, lambda study: study.quietly().trial().ready())
+                    self._spent(sifting=time.monotonic() - began)
                 except EnvironmentFault:
                     wrong = ""
                 if wrong:
@@ -209,6 +214,10 @@ class Desk:
             self.judged += 1
             self._left -= 1
 
+    def _spent(self, **seconds: float) -> None:
+        with self._lock:
+            self.seconds.update(seconds)
+
     def _written(self, task: Task, files: Files) -> Path:
         return write_snapshot(files, self._scratch / task.name / "candidate")
 
@@ -222,7 +231,9 @@ class Desk:
         for _ in range(_TRIES):
             judge = self._opened(task)
             try:
-                outcome = Outcome.of(judge.check(folder, "quick"))
+                verdict = judge.check(folder, "quick")
+                outcome = Outcome.of(verdict)
+                self._spent(**asdict(verdict.seconds))
             except EnvironmentFault as fault:
                 outcome = Outcome(None, fault.what)
                 with self._lock:

@@ -59,7 +59,7 @@ def _take(options: argparse.Namespace, results: Results) -> None:
             open_judges=options.open_judges,
             beside=[learning] if learning != judging else [],
         ) as desk,
-        _reporting(lambda: f"{time.monotonic() - began:.0f} s: {desk.judged} judged, {len(memo)} known"),
+        _reporting(lambda: f"{time.monotonic() - began:.0f} s: {_told(desk)}, {len(memo)} known"),
         Runs(options, learning, desk, results, Path(scratch), ending) as runs,
     ):
         trained, held_out = practice(judging)[:: options.thin], practice(judging, held_out=True)[:: options.thin]
@@ -71,6 +71,11 @@ def _take(options: argparse.Namespace, results: Results) -> None:
         if len([*results.lines("baseline")]) < baselines.COUNT:
             baselines.take(desk, trained, held_out, results)
         runs.finish()
+
+
+def _told(desk: Desk) -> str:
+    seconds = ", ".join(f"{part} {spent:.0f} s" for part, spent in desk.seconds.items())
+    return f"{desk.judged} judged ({seconds})"
 
 
 @contextmanager

@@ -80,6 +80,8 @@ class Sizes:
 
 LAST = 25.0
 """Seconds that are left for the last evaluation when the steps of PPO end."""
+EVALUATION_SEED = 20_260_224
+"""Of every evaluation: what differs between two of them is the policy, and the start model is judged once."""
 RECIPE = replace(
     preset("long-horizon"), actor_lr=2e-5, critic_lr=5e-5, warm_up=3, reject_k3=0.05, version_gap=None, tokens=65_536
 )
@@ -177,7 +179,7 @@ class Experiment:
         """Have the policy answer all tasks that are held out."""
         self._check_time()
         turns = self._turns(learner, variant, self.sizes.shown)
-        answers, outcomes = turns.answered([Question.plain(task) for task in self.held_out])
+        answers, outcomes = turns.answered([Question.plain(task) for task in self.held_out], EVALUATION_SEED)
         rewards, first = defaultdict(list), {}
         for answer, outcome in zip(answers, outcomes, strict=True):
             name = answer.question.task.name
