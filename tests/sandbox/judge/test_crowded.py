@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,6 +36,40 @@ def crowded(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Iterator[J
     spec = write_task(folder, reference(UNIT // 4 // COLUMNS, COLUMNS))
     quick = replace(LIMITS.quick, cases=2, placements=1)
     limits = replace(LIMITS, device_memory=int(3 * UNIT / 0.6), call_seconds=30.0, quick=quick)
+    with Judge(spec, isolation=best_isolation(), cache=cache, scratch=folder / "scratch", limits=limits) as judge:
+        yield judge
+
+
+SUM = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def forward(self, x):
+        return x.sum(1)
+
+def get_inputs():
+    return [torch.rand(ROWS, COLUMNS)]
+
+def get_init_inputs():
+    return []
+"""
+KEPT = """
+    def forward(self, x):
+        if not hasattr(self, "kept"):
+            self.kept = x.sum(1)
+        return self.kept
+"""
+
+
+@pytest.fixture(scope="module")
+def only_once(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Iterator[Judge]:
+    """A task of which nearly all are inputs: there is no room for other ones beside those that a worker has."""
+    folder = tmp_path_factory.mktemp("once")
+    source = SUM.replace("ROWS", str(UNIT // 4 // COLUMNS)).replace("COLUMNS", str(COLUMNS))
+    spec = write_task(folder, source, policy="library-ok")
+    quick = replace(LIMITS.quick, cases=2, placements=1)
+    limits = replace(LIMITS, device_memory=int(UNIT / 0.58), call_seconds=30.0, quick=quick)
     with Judge(spec, isolation=best_isolation(), cache=cache, scratch=folder / "scratch", limits=limits) as judge:
         yield judge
 
@@ -113,3 +148,19 @@ def test_an_answer_kept_from_another_call_is_wrong(crowded: Judge, candidate: Wr
 def test_what_writes_to_the_inputs_that_are_lent_is_found(crowded: Judge, candidate: Write) -> None:
     spoiling = kernel(after="for (int64_t i = 0; i < 64; ++i) ((float*)x)[i] = 0;")
     rejected(crowded.check(candidate(spoiling)), "input 0")
+
+
+@pytest.mark.parametrize("body", ["", KEPT], ids=["the original", "an answer kept from another call"])
+def test_inputs_that_fit_only_once_are_renewed_where_they_lie(only_once: Judge, tmp_path: Path, body: str) -> None:
+    source = Path(only_once.spec.path).read_text().replace("class Model(", "class ModelNew(")
+    (tmp_path / "model_new.py").write_text(re.sub(r"    def forward.*?\n\n", body or r"\g<0>", source, flags=re.DOTALL))
+    verdict = only_once.check(tmp_path)
+    if body:
+        rejected(verdict, "fresh inputs 2")
+    else:
+        assert verdict.correct, verdict.reason
+        assert verdict.verify is not None
+        names = {case.name for case in verdict.verify.cases}
+        assert {"fresh inputs 1", "fresh inputs 2"} <= names
+        assert verdict.profile is not None
+        assert verdict.profile.disturbed or "a timed call" in names
