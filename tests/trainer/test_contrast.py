@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.trainer.made import episodes, learner_over
 from tests.trainer.single_turns import TASKS, carried_in, write_practised_policy
 from trainer.__main__ import main
-from trainer.contrast import Bank, Earlier, contrasted, score_of
+from trainer.contrast import Bank, Earlier, contrasted, score_of, update
 from trainer.maths.group import SpeedupReward
 from trainer.rollout.sampling import Sampled
 from trainer.tasks.answers import Answer, Question
@@ -83,6 +84,19 @@ def test_the_question_tells_the_answers_with_their_scores() -> None:
     assert told.index(f"0.80 times as fast as PyTorch: {SLOW}") < told.index(f"8.00 times as fast as PyTorch: {FAST}")
     assert question.messages[:-1] == tuple(TASK.messages[:-1])
     assert contrasted(TASK, []).messages is TASK.messages
+
+
+def test_a_divergence_with_a_weight_keeps_to_the_model_without_adapters(model: Path) -> None:
+    """A policy that only compares answers is held to where it began, as in CUDA-L1."""
+
+    def gone(weight: float) -> float | None:
+        learner = learner_over(model, trains=["policy"], lora=4, actor_lr=1e-2, warm_up=1, kl=weight)
+        return [update(learner, episodes(4), np.array([1.0, -1.0, 1.0, -1.0]))["reference_k3"] for _ in range(4)][-1]
+
+    held, free = gone(1000.0), gone(1e-9)
+    assert held is not None
+    assert free is not None
+    assert 0 < held < free / 2
 
 
 @pytest.mark.slow

@@ -112,6 +112,13 @@ def test_a_folder_without_tasks_is_told(at_home, capsys):
     assert "There is no task in this folder" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("option", ["--sessions", "--at-once", "--turns", "--batch"])
+def test_a_cycle_of_nothing_is_refused(at_home, capsys, option):
+    with pytest.raises(SystemExit):
+        main(command(at_home, option, "0"))
+    assert f"argument {option}: it has to be" in capsys.readouterr().err
+
+
 def test_a_run_that_went_back_gets_another_id_and_no_other(tmp_path):
     begin_state(tmp_path, 1)
     begun = read_state(tmp_path)

@@ -204,6 +204,15 @@ def test_a_session_with_an_answer_without_ids_is_written_anew_as_a_whole(
     assert target.tokenizer.decode(written(episode)[2]) == "Done.<|im_end|>"
 
 
+def test_a_session_whose_server_told_an_empty_prompt_is_written_anew(served: Story, read: Read) -> None:
+    served.checked(make_verdict(tier="full"))
+    served.events = [
+        replace(event, prompt_token_ids=[]) if isinstance(event, ev.ModelTurn) else event for event in served.events
+    ]
+    assert read(served).refused == {Stage.PPO: "An answer came without the token ids of what it answers."}
+    assert read(served).segments[0].ids.size > 0
+
+
 # --- which stage ------------------------------------------------------------------------------------------------------
 
 
