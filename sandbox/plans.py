@@ -1,9 +1,9 @@
 """Decides the cases of each tier: what a candidate is asked before it is timed.
 
 Quick asks for fresh inputs under randomised state and poisoned memory, for the last of them with a few elements changed, for
-inputs in order and of another scale, and once for gradients and for another size where the task has them. Full asks whatever
-honest use may bring as well: other distributions, layouts, sizes and modes, calls in a row, and gradients where the module is
-trained.
+the same ones three times without a pause, for inputs in order and of another scale, and once for gradients and for another
+size where the task has them. Full asks whatever honest use may bring as well: other distributions, layouts, sizes and modes,
+calls in a row on other inputs each, and gradients where the module is trained.
 """
 
 from __future__ import annotations
@@ -98,11 +98,12 @@ def plan_cases(
     plans.append(CasePlan("a few elements changed", {"little": True}))
     floating = any(each["floating"] for each in inputs)
     harder = [CasePlan(name, {"contents": name}, optional=True) for name in DISTRIBUTIONS if floating]
+    if not mutates:
+        plans.append(CasePlan("the same inputs three times", repeats=_ROW))
     if tier == "quick":
         plans += [plan for plan in harder if plan.name in _OF_QUICK]
         return [*plans, *list(_gradients(spec, inputs))[:1], *list(_sizes(spec.dynamic, inputs))[-1:]]
     if not mutates:
-        plans.append(CasePlan("the same inputs three times", repeats=_ROW))
         plans.append(CasePlan("calls in a row", calls=_ROW))
     plans += _sizes(spec.dynamic, inputs)
     plans += _gradients(spec, inputs)
@@ -114,7 +115,7 @@ def plan_cases(
 def plan_crowded_cases(spec: TaskSpec, tier: Tier, count: int, inputs: Sequence[Mapping[str, Any]]) -> list[CasePlan]:
     """Return the cases of a task whose tensors fill much of the device: those that need no room for copies."""
     plans = plan_cases(spec, "quick", min(count, _CROWDED_CASES[tier]), inputs, False)
-    return [plan for plan in plans if not {"little", "contents"} & set(plan.variant)]
+    return [plan for plan in plans if plan.repeats == 1 and not {"little", "contents"} & set(plan.variant)]
 
 
 def plan_form_cases(spec: TaskSpec, tier: Tier, inputs: Sequence[Mapping[str, Any]]) -> list[CasePlan]:

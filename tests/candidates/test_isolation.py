@@ -24,8 +24,8 @@ REACHING_OUT = [
 """Cheats for the shared task that need what isolation keeps away."""
 COMPUTING = [
     "K04 only what is positive is written",
-    "K10 the first answer kept for its shape",
     "K17 a thread that is let go",
+    "K24 honest where calls are far apart",
     "K52 a library that leaves with success while it is loaded",
     "K57 what is written as JSON gets smaller",
 ]

@@ -2,9 +2,9 @@
 
 The candidate shares the worker's process, so whatever it replaces there works for it: what counts operators, reads a
 clock, or sends an answer. Every function of the harness is sealed, with its code, and those of Python and torch that
-it leans on. This finds what a program replaces from Python, or by writing over Python's objects. A candidate that looks
-for the seal itself, or patches machine code, can silence it, and with it every finding of ``watch`` and ``trace``; see
-there what still holds.
+it leans on; nothing may be added to the harness's modules either. This finds what a program replaces from Python, or by
+writing over Python's objects. A candidate that looks for the seal itself, or patches machine code, can silence it, and
+with it every finding of ``watch`` and ``trace``; see there what still holds.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import sys
 import time
 import zlib
 from types import BuiltinFunctionType, FunctionType, ModuleType
-from typing import Any, Callable, Dict, List, Mapping, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Set, Tuple
 
 import torch
 from torch.utils import _python_dispatch
@@ -60,10 +60,12 @@ def seal() -> Callable[[], None]:
     functions = {id(value): (key, _function(value)) for key, _, _, value in named if _function(value) is not None}
     inside = [(key, each, each.__code__, each.__code__.co_code, each.__defaults__) for key, each in functions.values()]
     leant = [(owner, name, getattr(owner, name)) for owner, words in _LEANT_ON for name in words.split()]
-    write, leave, called = os.write, os._exit, _called
+    held = [(module, _public(module)) for module in _own_modules()]
+    write, leave, called, public = os.write, os._exit, _called, _public
 
     def check() -> None:
         broken = [key for key, owner, name, value in named if owner.get(name) is not value]
+        broken += [f"{called(module)}.{name}" for module, names in held for name in sorted(public(module) - names)]
         broken += [
             key
             for key, each, code, instructions, defaults in inside
@@ -80,16 +82,25 @@ def seal() -> Callable[[], None]:
 def _named() -> Dict[str, Tuple[Mapping[str, Any], str]]:
     """Return everything that is sealed: where it is kept, and under which name."""
     found: Dict[str, Tuple[Mapping[str, Any], str]] = {}
-    for module in [each for name, each in sys.modules.items() if name.startswith(_HARNESS)]:
-        for name, value in list(vars(module).items()):
-            if name.startswith("__"):
-                continue
+    for module in _own_modules():
+        for name in sorted(_public(module)):
+            value = vars(module)[name]
             found[f"{_called(module)}.{name}"] = (vars(module), name)
             if isinstance(value, type) and value.__module__ == module.__name__:
                 found.update({f"{value.__name__}.{own}": (vars(value), own) for own in _functions(value)})
     kept = [name for name in vars(builtins) if name not in _OFTEN_REPLACED and callable(getattr(builtins, name))]
     found.update({f"builtins.{name}": (vars(builtins), name) for name in kept})
     return found
+
+
+def _own_modules() -> List[ModuleType]:
+    """Return the harness's modules, and the program that started them: whoever looks for a judge's helpers looks there."""
+    return [module for name, module in sys.modules.items() if name.startswith(_HARNESS) or name == "__main__"]
+
+
+def _public(module: ModuleType) -> Set[str]:
+    """Return the names in a module but those that Python keeps there for itself."""
+    return {name for name in vars(module) if not name.startswith("__")}
 
 
 def _functions(owner: type) -> List[str]:

@@ -172,7 +172,16 @@ def test_it_holds_no_descriptor_of_anything_but_its_channel_and_shared_memory(ch
 # --- whom it may not reach ----------------------------------------------------------------------------------------
 
 
-def test_no_connection_and_no_signal_arrives(check: Check, tmp_path: Path) -> None:
+def test_no_connection_and_no_signal_arrives_and_nobody_is_slowed_down(check: Check, attacked: Judge) -> None:
+    crew = attacked._crew
+    assert crew is not None
+    assert crew._zygote is not None
+    others = (os.getpid(), crew.bench.pid, crew._zygote.pid)
+
+    def rights() -> list[tuple[set[int], int]]:
+        return [(os.sched_getaffinity(pid), os.getpriority(os.PRIO_PROCESS, pid)) for pid in others]
+
+    having = rights()
     name = f"hostile-{uuid.uuid4().hex[:8]}"
     signals: list[int] = []
     before = signal.signal(signal.SIGUSR1, lambda number, _: signals.append(number))
@@ -205,14 +214,20 @@ def test_no_connection_and_no_signal_arrives(check: Check, tmp_path: Path) -> No
                     pass
             for family, kind, address in {addresses!r}:
                 call(family, kind, address)
-            for pid in ({os.getpid()}, os.getppid()):
-                try:
-                    os.kill(pid, {int(signal.SIGUSR1)})
-                except OSError:
-                    pass
+            for pid in (*{others}, os.getppid()):
+                for change in (
+                    lambda: os.kill(pid, {int(signal.SIGUSR1)}),
+                    lambda: os.sched_setaffinity(pid, {{0}}),
+                    lambda: os.setpriority(os.PRIO_PROCESS, pid, 19),
+                ):
+                    try:
+                        change()
+                    except OSError:
+                        pass
         """
         verdict = check(module(call=calling))
         assert verdict.correct, verdict.reason
+        assert rights() == having
         for listener in (tcp, named, abstract):
             listener.setblocking(False)
             with pytest.raises(BlockingIOError):
@@ -278,6 +293,7 @@ PATCHES = {
     "what sends": "Channel.send = lambda s, m, d=(), send=Channel.send: send(s, {**m, 'findings': []}, d)",
     "what compares": "import warpsmith_harness.compare as compare; compare.compare = lambda *_, **__: True",
     "a method of tensors": "torch.Tensor.clone = lambda s, **_: s",
+    "a helper that the program may look for": "import __main__; __main__.flush = lambda *_: None",
 }
 REACHED = """
 import ctypes, gc, json, time
