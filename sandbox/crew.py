@@ -15,7 +15,6 @@ from sandbox.bench_client import Bench
 from sandbox.build import Built, ExtraFlags, build_kernels
 from sandbox.build.toolchain import find_ninja
 from sandbox.isolation import Cell, Isolation, Limits, interpreter_paths
-from sandbox.isolation.keys import without_keys
 from sandbox.judge_limits import JudgeLimits
 from sandbox.machine.cache import baseline_parts, baselines_folder, kernels_folder, tidy
 from sandbox.machine.devices import gpu_of, refuse_unshareable
@@ -24,13 +23,10 @@ from sandbox.processes import close_all
 from sandbox.progress import Progress
 from sandbox.task import TaskSpec
 from sandbox.timing.gpu_watch import DeviceWatch, LeasedWatch, watch_device
+from sandbox.variables import Variables
 from sandbox.wire import HARNESS, Message, device_name, sweep_control_groups
 from sandbox.workers import CandidateFailed, TransportFailed, Worker, WorkerDied
 from sandbox.zygote import Zygote, make_ready
-
-_SHARED_VARIABLES = ("CUDA_", "GOMP_", "KMP_", "LD_LIBRARY_PATH", "MKL_", "NVIDIA_", "OMP_", "PYTORCH_", "TORCH_")
-"""Variables that times depend on: a worker gets them as the bench does, and nothing else of the developer's."""
-
 
 _THREADS_EACH_CPU = 8
 _PATIENCE = 10.0
@@ -66,6 +62,7 @@ class Crew:
         transport: How tensors cross to workers: ``host`` or ``cuda``.
         check: Called while waiting; raises to give up.
         kernels_cache: Where compiled kernels are.
+        variables: What each kind of process finds in its environment.
         pool: The way to the device, which other judges use too.
         clocks: The device's clocks while something was last timed on it; empty where nothing tells.
     """
@@ -98,6 +95,7 @@ class Crew:
         self.transport = "host" if spec.device == "cpu" else "cuda"
         self.kernels_cache = kernels_folder(cache)
         self._compiled = baselines_folder(cache)
+        self.variables = Variables(spec, self._compiled, temporary)
         gpu = gpu_of(spec.device)
         refuse_unshareable(gpu)
         self.pool = Pool(device_name(gpu.uuid if gpu else "", spec.device), spec.id, check)
@@ -108,10 +106,10 @@ class Crew:
         self._keep_compiled_headers()
         tidy(self._compiled, baseline_parts(self._compiled))
         if self._zygote is None or not self._zygote.alive:
-            self._zygote = Zygote(self._spec, self._zygote_variables(), self._worker_variables(), self.check)
+            self._zygote = Zygote(self._spec, self.variables.zygote(), self.variables.worker(), self.check)
         if self._bench is None or not self._bench.alive:
             self._bench = Bench(
-                self._spec, self._bench_variables(), self.check, pool_folders(), self._limits.device_memory
+                self._spec, self.variables.bench(), self.check, pool_folders(), self._limits.device_memory
             )
             self._take(self._bench.open(self._limits.open_seconds))
         self.fresh = self._zygote.await_ready(self._limits.open_seconds)["fresh"]
@@ -214,10 +212,9 @@ class Crew:
         assert self._zygote is not None  # open() made it
         if extensions is None:
             cell = self.cell(candidate, writable, variables)
-        else:  # torch compiles them with ninja, which the interpreter's environment may lack: that is no fault of theirs
-            ninja = find_ninja().parent
-            kept = {"TORCH_EXTENSIONS_DIR": str(extensions), "PATH": f"{self.programs}:{ninja}"}
-            cell = self.cell([*candidate, ninja], [extensions, *writable], {**variables, **kept})
+        else:
+            kept = self.variables.extension(extensions, self.environment["sm"])
+            cell = self.cell([*candidate, find_ninja().parent], [extensions, *writable], {**variables, **kept})
         cells = [self._isolation.worker_cell(cell) for _ in range(count)]
         return self._zygote.start_workers(cells, self._limits.open_seconds)
 
@@ -276,7 +273,7 @@ class Crew:
             readable=(*self.readable(), *readable),
             writable=tuple(writable),
             cwd=Path("/tmp"),  # noqa: S108  # its own, and gone with it
-            env={**self._worker_variables(), **variables},
+            env={**self.variables.worker(), **variables},
             limits=Limits(
                 seconds=seconds,
                 memory_bytes=self._limits.memory_bytes + _COPIES * self.accepted["bytes_moved"],
@@ -323,30 +320,6 @@ class Crew:
         link = self._temporary / f"torchinductor_{_user()}"
         if not link.is_symlink():
             link.symlink_to(headers.resolve(), target_is_directory=True)
-
-    def _bench_variables(self) -> dict[str, str]:
-        return {
-            **self._developer_variables(),
-            "TORCHINDUCTOR_CACHE_DIR": str(self._compiled / "inductor"),
-            "TRITON_CACHE_DIR": str(self._compiled / "triton"),
-        }
-
-    def _zygote_variables(self) -> dict[str, str]:
-        """Return the developer's without keys: workers are forked from it, and have in memory what it had."""
-        return {**without_keys(self._developer_variables()), **self._spec.env, "OPENBLAS_NUM_THREADS": "1"}
-
-    def _developer_variables(self) -> dict[str, str]:
-        temporary = {"TMPDIR": str(self._temporary)}
-        return {**os.environ, **self._spec.env, **temporary, "PYTHONDONTWRITEBYTECODE": "1"}
-
-    @property
-    def programs(self) -> str:
-        """Where workers find programs, as ``PATH`` has it."""
-        return f"{self._spec.python.parent}:/usr/local/cuda/bin:/usr/local/bin:/usr/bin:/bin"
-
-    def _worker_variables(self) -> dict[str, str]:
-        shared = {key: value for key, value in os.environ.items() if key.startswith(_SHARED_VARIABLES)}
-        return {"PATH": self.programs, **shared, **self._spec.env, "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 def contexts_fit(workers: int, bytes_moved: int, memory: int) -> bool:

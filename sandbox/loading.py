@@ -79,7 +79,7 @@ class Loader:
         """Let the candidate compile its Triton kernels, which have these names, where it runs on a GPU."""
         self._jitted = jitted
         if jitted and self._crew.on_gpu:
-            self._triton = make_folders(self._snapshot.parent / "triton", self._crew.programs)
+            self._triton = make_folders(self._snapshot.parent / "triton", self._crew.variables.programs)
 
     def make_ready(self, count: int) -> None:
         """Start the workers of the placements to come, before anything is timed: none of them has the candidate yet."""
