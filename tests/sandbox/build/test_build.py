@@ -406,6 +406,32 @@ def test_an_old_driver_is_the_machines_fault(build: Build, nvcc: Nvcc, monkeypat
         build({"scale.cu": SCALE_CU}, arch="sm_90")
 
 
+GROWS_WITHOUT_END = """\
+template <int DEPTH, int PATH> struct Grow {
+  static constexpr int value = Grow<DEPTH - 1, 2 * PATH>::value + Grow<DEPTH - 1, 2 * PATH + 1>::value;
+};
+template <int PATH> struct Grow<0, PATH> { static constexpr int value = 0; };
+extern "C" int f(const float* x, STREAM) { return Grow<24, 1>::value; }
+"""
+
+
+@pytest.mark.parametrize(("name", "arch"), [("f.cpp", "cpu"), ("f.cu", "sm_90")])
+def test_a_compiler_that_runs_out_of_memory_is_told_and_spoils_nothing_that_follows(
+    build: Build, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, name: str, arch: str
+) -> None:
+    if arch != "cpu":
+        request.getfixturevalue("nvcc")
+    source = GROWS_WITHOUT_END.replace("STREAM", "int n" if arch == "cpu" else "cudaStream_t s")
+    with monkeypatch.context() as little:
+        little.setattr("sandbox.build.ninja._MOST_MEMORY", 160 * 1024**2)
+        built = build({name: source}, arch=arch)
+    assert built.killed
+    assert [(each.file, each.message) for each in built.report.diagnostics] == [
+        (f"kernels/{name}", "The compiler ran out of memory; use fewer or smaller template instances.")
+    ]
+    assert build({name: source.replace("Grow<24", "Grow<2")}, arch=arch).report.ok
+
+
 def test_a_linker_that_was_killed_is_nobodys_fault(tmp_path: Path) -> None:
     """What it had written by then looks like a library that exports nothing."""
     told = "collect2: fatal error: ld terminated with signal 9 [Killed]\ncompilation terminated.\n"

@@ -213,6 +213,12 @@ class TestOwnership:
     def test_nothing_ran(self) -> None:
         assert self.rules(Activity("Memcpy DtoD (Device -> Device)", 7, 5.0)) == ["reject no-launch"]
 
+    def test_a_profiler_that_sees_nothing_rejects_nobody_and_says_so(self) -> None:
+        """Where another profiler has the tracer, no kernel shows up, and an honest candidate's were there all the same."""
+        [found] = ownership([], self.MANIFEST, "own-kernels")
+        assert (found["severity"], found["rule"]) == ("label", "no-trace")
+        assert "the profiler saw nothing" in found["evidence"]
+
     def test_another_stream_is_said(self) -> None:
         assert self.rules(Activity("scale(float*)", 13, 5.0)) == ["label side-stream"]
 

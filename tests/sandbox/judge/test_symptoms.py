@@ -75,6 +75,19 @@ def test_the_figures_of_a_verdict_follow_from_what_is_stored_with_it(judge: Judg
     assert {"device", "cpu", "torch", "python", "isolation", "transport", "workers", "threads"} <= set(kept.environment)
 
 
+def test_asking_again_has_a_budget_and_what_it_left_out_is_said(
+    judge: Judge, candidate: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Checks that find more cost more; a slow task must not be left without a verdict for it."""
+    monkeypatch.setattr(judge, "_limits", replace(LIMITS, optional_seconds=-1.0))
+    verdict = judge.check(candidate())
+    assert verdict.correct, verdict.reason
+    assert verdict.verify
+    [left_out] = [note for note in verdict.verify.notes if note.startswith("left out")]
+    assert "inputs in order" in left_out
+    assert "takes long" in left_out
+
+
 def test_waiting_for_the_device_counts_against_nobody(judge: Judge, candidate: Write) -> None:
     """Whoever waits in a queue must not run into a time limit, nor be told that it was slow."""
     folder = candidate()

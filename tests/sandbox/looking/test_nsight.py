@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from sandbox.looking.nsight import KernelProfile, counters_closed, explain
+from sandbox.looking.nsight import SECTIONS, KernelProfile, _command, counters_closed, explain
 from sandbox.looking.nsight_csv import read_raw
 from sandbox.looking.nsight_digest import digest, limiter
 from sandbox.looking.nsight_view import KernelView, view_kernels
@@ -178,3 +179,13 @@ def test_closed_counters_are_noticed_before_anything_runs(tmp_path: Path) -> Non
     (tmp_path / "params").write_text("RmProfilingAdminOnly: 0\n")
     assert counters_closed(tmp_path / "params") == ""
     assert counters_closed(tmp_path / "nothing") == ""
+
+
+def test_one_call_is_profiled_for_what_the_digest_reads(tmp_path: Path) -> None:
+    """Every metric there is takes some forty replays of each kernel."""
+    command = list(_command(Path("ncu"), tmp_path))
+    options = dict(pairwise(command))
+    assert options["--profile-from-start"] == "off"  # the call between start and stop alone
+    assert int(options["--launch-count"]) <= 32
+    assert "--set" not in command
+    assert {command[at + 1] for at, word in enumerate(command) if word == "--section"} == set(SECTIONS)
