@@ -1,6 +1,6 @@
 """Side-by-side timings against the budgets of the design, printed as a table of seconds and ratios.
 
-    python -m tests.bench [--device cpu|cuda] [--only verdict thinking calls landed paint session isolation] [--json FILE]
+    python -m tests.bench [--device cpu|cuda] [--only verdict thinking calls headers landed paint session isolation] [--json FILE]
 
 Each row is printed, and with ``--json`` written as a line of a file, the moment it is known. Nothing here passes or fails:
 times depend on the machine, so both sides run in the same minute and ratios are read.
@@ -23,12 +23,13 @@ Bench = Callable[[str], Iterator[Row]]
 
 def main() -> int:
     """Run the chosen benches and print their rows as they come."""
-    from tests.bench import calls, engine, isolation, landed, screen, thinking, verdict
+    from tests.bench import calls, engine, headers, isolation, landed, screen, thinking, verdict
 
     benches: dict[str, Bench] = {
         "verdict": verdict.rows,
         "thinking": thinking.rows,
         "calls": calls.rows,
+        "headers": headers.rows,
         "landed": landed.rows,
         "paint": screen.rows,
         "session": engine.rows,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -13,6 +14,7 @@ from functools import cache
 from pathlib import Path
 
 from sandbox.build import build_kernels
+from sandbox.build.toolchain import find_ninja
 from sandbox.isolation import best_isolation
 from sandbox.judge import Judge
 from sandbox.machine.devices import gpu_of, visible_gpus
@@ -47,18 +49,20 @@ def rows(device: str) -> Iterator[Row]:
 def _usual_way(device: str) -> Iterator[Callable[[], dict[str, float]]]:
     """Run the usual evaluation; yield what returns its seconds.
 
-    On another GPU where there is one, while baselines are compiled here; to its end before anything else where there is not.
-    Where it fails, as it says itself, there are none, and the other rows come all the same.
+    On another GPU where there is one, while baselines are compiled here, and on this one where it fails there: the driver
+    may know of GPUs that CUDA does not see. To its end before anything else where there is no other. Where it fails, as it
+    says itself, there are no seconds, and the other rows come all the same.
     """
     names = [f"cuda:{number}" for number in range(len(visible_gpus()))] if device != "cpu" else []
     others = [name for name in names if name != device]
-    command = [sys.executable, str(Path(__file__).with_name("usual.py")), (others or [device])[0]]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    process = _start_usual((others or [device])[0])
 
     @cache
     def seconds() -> dict[str, float]:
         told = process.communicate()[0]
-        return json.loads(told) if process.returncode == 0 else {}
+        if process.returncode != 0 and others:
+            told = _start_usual(device).communicate()[0]
+        return json.loads(told) if told else {}
 
     try:
         if not others:
@@ -67,6 +71,14 @@ def _usual_way(device: str) -> Iterator[Callable[[], dict[str, float]]]:
     finally:
         process.kill()
         process.wait()
+
+
+def _start_usual(device: str) -> subprocess.Popen[str]:
+    script = str(Path(__file__).with_name("usual.py"))
+    path = f"{find_ninja().parent}:{os.environ['PATH']}"  # load_inline looks for it there
+    return subprocess.Popen(
+        [sys.executable, script, device], stdout=subprocess.PIPE, text=True, env={**os.environ, "PATH": path}
+    )
 
 
 def _build(folder: Path, store: Path, device: str) -> float:
