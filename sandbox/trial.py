@@ -17,6 +17,7 @@ from sandbox.forms import forms_of, own_calls
 from sandbox.forms_trial import FormsTrial
 from sandbox.guard import check_source
 from sandbox.guard.findings import contradicted
+from sandbox.guard.products import borrowed_products
 from sandbox.guard.triton_source import jitted_names
 from sandbox.isolation import Isolation
 from sandbox.judge_limits import JudgeLimits
@@ -281,6 +282,8 @@ class Trial:
             found = self._loader.foreign_code(worker)
         finally:
             worker.stop()
+        if self._spec.policy == "own-kernels" and all(each.rule != "delegation" for each in verification.findings):
+            found += borrowed_products(worker.printed())
         verification = replace(verification, findings=(*verification.findings, *found))
         if verifier.died is not None:
             self._forgive(verifier.died)

@@ -175,6 +175,10 @@ class Worker:
         self._parent.kill(self.number)
         self._channel.close()
 
+    def printed(self) -> str:
+        """Return what it has printed, once it was stopped; of very much, the beginning and the end."""
+        return self._log.text(_ENDING_SECONDS)
+
     def _receive(self, timeout: float) -> Message:
         deadline = time.monotonic() + timeout
         still = 0

@@ -21,6 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from warpsmith_harness import values
 from warpsmith_harness.gate import Gate
+from warpsmith_harness.products import telling_products
 from warpsmith_harness.questions import same_bits
 from warpsmith_harness.transport import span
 
@@ -124,7 +125,7 @@ def call_watched(
     with poisoned_memory(sizes, device):
         gate.close()
         if watch is not None:
-            with watch:
+            with watch, telling_products():
                 result = call()
         else:
             result = call()
