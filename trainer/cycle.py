@@ -35,7 +35,8 @@ from trainer.data.episode import Episode, Policy, Stage
 from trainer.data.episodes import Choice, Report, episodes_of
 from trainer.data.segments import Target
 from trainer.rollout.external import external_server
-from trainer.rollout.server import PolicyServer, ServerSettings, Weights
+from trainer.rollout.served import ServerSettings, Weights
+from trainer.rollout.server import PolicyServer
 from trainer.rollout.sessions import run_sessions
 from trainer.rollout.turns import DeviceTurns
 from trainer.run.learner import Learner

@@ -16,7 +16,8 @@ from sandbox.counts import count, natural
 from sandbox.errors import ExitCode, UsageError
 from sandbox.machine.devices import resolve_device
 from trainer.policy.model import load_policy
-from trainer.rollout.server import PolicyServer, ServerSettings, Weights
+from trainer.rollout.served import ServerSettings, Weights
+from trainer.rollout.server import PolicyServer
 from trainer.rollout.turns import DeviceTurns
 from trainer.run.options import part_of, version_of
 

@@ -15,7 +15,8 @@ from agent.litellm_model import LiteLLMModel
 from agent.model import ContextTooLong, Sampling
 from agent.server_card import read_card
 from sandbox.errors import EnvironmentFault
-from trainer.rollout.server import PolicyServer, ServerSettings, Weights
+from trainer.rollout.served import ServerSettings, Weights
+from trainer.rollout.server import PolicyServer
 
 ASKED = [{"role": "user", "content": "Begin."}]
 
