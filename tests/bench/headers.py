@@ -1,9 +1,8 @@
 """What a large header costs a build: our build of one kernel beside nvcc's, with CUB whole, with one header of it, and without.
 
 Both halves of a file are compiled side by side, and the host's object is kept for as long as only kernels' bodies change
-(``sandbox.build.halves``). What is left is what the device's compiler takes to read the header, which nothing here shortens:
-``--split-compile`` is about optimising many kernels, and precompiled headers are not for what nvcc hands its compilers, which
-is preprocessed text.
+(``sandbox.build.halves``). What is left is both front ends reading the header, which nothing shortens: nvcc has no precompiled
+headers, and ``--split-compile`` is about optimising many kernels, as its own rows show.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from sandbox.isolation import best_isolation
 from sandbox.machine.devices import gpu_of
 from tests.bench.row import Row
 
-ROUNDS = 5
+ROUNDS = 3
 OWN = """
 __device__ float total(float value) {
   __shared__ float sums[8];
