@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from typing import Any
 
 from agent import events as ev
 from agent.judging import Judging
@@ -11,6 +12,7 @@ from agent.landing.commit import Place, find_place
 from agent.landing.index import lines_for, noted
 from agent.landing.kept import Kept, kept_of
 from agent.landing.message import landing_message
+from agent.landing.replaced import told_replaced
 from agent.state import Judged
 from agent.stream import Stream
 from agent.undo_desk import UndoDesk
@@ -48,13 +50,13 @@ class LandingDesk(UndoDesk):
         files = select(original, self._stream.files(judged.files), set(rejected))
         if files == original:
             raise LandingRefused(f"Nothing of attempt {attempt} is left to land: every change was rejected.")
-        signature = (await self._judging.original())["signature"]
+        profile = await self._judging.original()
         if judged.verdict.correct:
-            verified = self._verified(signature, original, judged.verdict)
+            verified = self._verified(profile, original, judged.verdict)
             self._planned(original, files, judged.verdict, verified, commit=commit)
         whole = not rejected and self._proves(judged)
         proof = judged if whole else await self._proof(files, partial=bool(rejected))
-        verified = self._verified(signature, original, proof.verdict)
+        verified = self._verified(profile, original, proof.verdict)
         form = landed_form(self._spec, original, files, proof.verdict, verified)
         verdict = await self._judged_as_it_lands(files, form, tries=1 if untimed else _TRIES)
         timeless = untimed and _disturbed(verdict)
@@ -71,7 +73,7 @@ class LandingDesk(UndoDesk):
             files=[self._journal.entry(change) for change in changes],
             partial=bool(rejected),
             verdict=verdict.to_json(),
-            notes=[*told_untimed(verdict), *(place.notes if place else ())],
+            notes=[*filter(None, [told_replaced(changes)]), *told_untimed(verdict), *(place.notes if place else ())],
         )
         self._write(changes, landed, place, landing_message(kept, verdict))
 
@@ -84,9 +86,10 @@ class LandingDesk(UndoDesk):
         """Whether only a full verdict says all that a landing covers."""
         return bool(self._spec.dynamic) or bool(forms_of(self._spec))
 
-    def _verified(self, signature: Sequence[str], original: Mapping[str, bytes], verdict: Verdict) -> VerifiedInputs:
-        """Return what a verdict holds for."""
-        return VerifiedInputs.of(self._spec, signature, original[self._spec.candidate_file], verdict.verify)
+    def _verified(self, profile: Mapping[str, Any], original: Mapping[str, bytes], verdict: Verdict) -> VerifiedInputs:
+        """Return what a verdict holds for, by the profile of the reference as well."""
+        source, reads = original[self._spec.candidate_file], profile.get("reads")
+        return VerifiedInputs.of(self._spec, profile["signature"], source, verdict.verify, reads)
 
     def _planned(
         self,

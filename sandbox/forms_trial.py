@@ -117,7 +117,8 @@ class FormsTrial:
             self._forgive(verifier.died)
         if not verification.report.ok:
             self._leave(lost=verifier.died is not None)
-        return replace(report, verify=verification.report, signature=tuple(met["accepted"]["signature"]))
+        told = met["accepted"]
+        return replace(report, verify=verification.report, signature=tuple(told["signature"]), reads=told.get("reads"))
 
     def _timed(self, form: TaskForm, report: FormReport) -> FormReport:
         if not report.verify.ok:

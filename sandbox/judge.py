@@ -149,6 +149,7 @@ class Judge:
             environment=self.environment,
             notes=(*found["notes"], *timed.notes),
             judged_by=self.spec.judged_by,
+            reads=found.get("reads"),
         )
 
     def check(

@@ -37,6 +37,8 @@ class OriginalProfile:
         signature: One line per input, parameter and output: name, dtype, shape, contiguity.
         notes: Anything else the developer or the agent should know.
         judged_by: What speedups will be about: ``device`` or ``latency``.
+        reads: Of a captured module, the attributes that its forward reads: ``any`` and ``seen``, see the harness's
+            ``reads.attribute_reads``; null of another one.
     """
 
     operators: tuple[OperatorTime, ...]
@@ -50,6 +52,7 @@ class OriginalProfile:
     environment: dict[str, Any]
     notes: tuple[str, ...] = ()
     judged_by: JudgedBy = "device"
+    reads: dict[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the profile as JSON data."""

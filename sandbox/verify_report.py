@@ -110,7 +110,7 @@ class FormReport:
         number: Its place among the task's forms, from 1.
         calls: Calls of it among those that were looked at in the run.
         verify: What was compared.
-        signature: Its inputs, state and outputs, as ``OriginalProfile.signature`` has them.
+        signature: Its inputs, state and outputs, as ``OriginalProfile.signature`` has them, and ``reads`` likewise.
         eager_us: The original's time, and ``us`` the candidate's, on one placement of a full verdict; null where not timed.
     """
 
@@ -121,6 +121,7 @@ class FormReport:
     signature: tuple[str, ...] = ()
     eager_us: float | None = None
     us: float | None = None
+    reads: dict[str, Any] | None = None
 
     @property
     def ratio(self) -> float | None:

@@ -28,6 +28,7 @@ from agent.landing.folder import (
     write_original,
     write_record,
 )
+from agent.landing.mentions import mentioned_names
 from agent.landing.merge import merge
 from agent.landing.source import add_guard, find_class, imports_kernels, in_style_of
 from agent.landing.verified import VerifiedInputs
@@ -103,7 +104,7 @@ def _module_contents(
     files, record = package(spec, kernel_files(spec, state), verdict)
     wanted = add_guard(judged, spec.class_name, spec.kernels_import)
     disk, before, after = _merged(spec, base, wanted, folder)
-    verified = replace(verified, tf32=_tf32(spec, verdict))
+    verified = replace(verified, tf32=_tf32(spec, verdict)).held_to(mentioned_names(before, after, spec.class_name))
     record = guarded(record, verified, plan_fallback(before, after, spec.class_name, spec.class_name))
     files[ORIGINAL] = write_original(spec, before)
     contents = {spec.path: after, **{folder / name: data for name, data in files.items()}}

@@ -8,7 +8,9 @@ from pathlib import Path
 
 from agent.landing.change import FileChange
 from agent.landing.commit import Place, contains, find_place
+from agent.landing.folder import RECORD
 from agent.landing.index import INDEX, is_index, lines_of, noted, read_index
+from agent.landing.kept import text_sha256
 from agent.landing.repository import Repository
 from agent.landing.undo import CREATED, EDITED, GONE, MERGED, REMOVED, RESTORED, StepBack, steps_back
 from agent.landing.write import read
@@ -31,6 +33,10 @@ def take_back(changes: Sequence[FileChange], project: Path, name: str, *, partly
     edited = [step for step in steps if step.outcome in (EDITED, GONE, MERGED)]
     possible = [step for step in steps if step.change is not None]
     if edited and not (partly and possible):
+        if _is_replaced(changes, project, name):
+            what = f"A later landing of {name.rpartition(':')[2]} took the place of this one."
+            next_step = f"Take that back first: warpsmith landed undo {name}"
+            raise LandingRefused(what, where=str(edited[0].path), next_step=next_step)
         raise _refusal(edited, possible, later_in_its_file(project, name))
     if any(step.change is None and not step.exact for step in steps if _is_theirs(step, changes)):
         return steps
@@ -73,6 +79,16 @@ def later_in_its_file(project: Path, name: str) -> list[str]:
     own = entries.get(name)
     later = [each for each in entries.values() if own and each.file == own.file and each.landed >= own.landed]
     return [each.name for each in sorted(later, key=lambda each: each.landed, reverse=True) if each.name != name]
+
+
+def _is_replaced(changes: Sequence[FileChange], project: Path, name: str) -> bool:
+    """Whether the index tells of another landing under the name of this one."""
+    record = next((change.after for change in changes if change.path.name == RECORD and change.after), None)
+    try:
+        standing = read_index(project).get(name)
+    except (UsageError, LandingRefused):
+        return False
+    return record is not None and standing is not None and standing.record_sha256 != text_sha256(record)
 
 
 def _refusal(edited: Sequence[StepBack], possible: Sequence[StepBack], later: Sequence[str]) -> LandingRefused:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +46,8 @@ class VerifiedInputs:
         autocast: The dtype of the autocast that it was verified under (``torch.bfloat16``), or empty.
         ranges: Dimensions of inputs with one size together (``dims``: ``x.0``), and the sizes verified (``low``, ``high``).
         modes: By path, parts that were not in the mode of the whole, and whether in train mode.
-        attributes: By path and name, the plain attributes that a captured module had.
+        attributes: By path and name, literals of the plain attributes that a captured module had.
+        reads: Of a captured module, the attributes that its forward was seen to read (``OriginalProfile.reads``).
         tf32: Where TF32 was allowed and made use of: ``matmul``, ``cudnn`` or nowhere.
         forms: The same for each other way in which the developer's run built and called the class, as far as it was verified.
     """
@@ -61,13 +62,19 @@ class VerifiedInputs:
     autocast: str = ""
     ranges: tuple[dict[str, Any], ...] = ()
     modes: dict[str, bool] = field(default_factory=dict)
-    attributes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    attributes: dict[str, dict[str, str]] = field(default_factory=dict)
+    reads: dict[str, Any] | None = None
     tf32: str = ""
     forms: tuple[VerifiedInputs, ...] = ()
 
     @classmethod
     def of(
-        cls, spec: TaskSpec, signature: Iterable[str], source: bytes, verify: VerifyReport | None = None
+        cls,
+        spec: TaskSpec,
+        signature: Iterable[str],
+        source: bytes,
+        verify: VerifyReport | None = None,
+        reads: dict[str, Any] | None = None,
     ) -> VerifiedInputs:
         """Read what was verified from a task and the judge's profile of its reference.
 
@@ -76,6 +83,7 @@ class VerifiedInputs:
             signature: ``OriginalProfile.signature``.
             source: The reference's file.
             verify: What else was verified: sizes beside those of the signature, the other mode, and other forms.
+            reads: ``OriginalProfile.reads``.
         """
         tree = ast.parse(source)
         captured = json.loads((Path(spec.capture) / "manifest.json").read_bytes()) if spec.capture else {}
@@ -91,13 +99,35 @@ class VerifiedInputs:
             autocast=f"torch.{spec.autocast}" if spec.autocast else "",
             ranges=tuple({"dims": list(each.dims), "low": each.low, "high": each.high} for each in ranges),
             modes=captured.get("modes", {}),
-            attributes=captured.get("attributes", {}),
+            attributes={path: _literals(plain) for path, plain in captured.get("attributes", {}).items()},
+            reads=reads,
             forms=tuple(_forms(spec, source, verify)) if verify and verify.forms else (),
         )
 
+    def held_to(self, mentioned: Collection[str] | None) -> VerifiedInputs:
+        """Return it with the attributes that a result may hang on, in each form.
+
+        Those are what the original's forward was seen to read, of objects that the module holds too (``config.eps``), the
+        classes of parts, and of the plain attributes also what the rewritten class names. An attribute of a part goes free only
+        where the original calls that part, or the rewritten class does not name the one it is in: another way in may read more.
+
+        Args:
+            mentioned: Names by which the rewritten class may read attributes outside of its constructor; None for any, and then
+                each plain attribute counts.
+        """
+        return replace(
+            self,
+            attributes=_that_matter(self.attributes, self.reads, mentioned),
+            reads=None,
+            forms=tuple(form.held_to(mentioned) for form in self.forms),
+        )
+
     def to_json(self) -> dict[str, Any]:
-        """Return the record as JSON data."""
-        return asdict(self)
+        """Return what a landing's record says of it, as JSON data."""
+        data = asdict(self)
+        for each in (data, *data["forms"]):
+            del each["reads"]
+        return data
 
 
 def _forms(spec: TaskSpec, source: bytes, verify: VerifyReport) -> Iterator[VerifiedInputs]:
@@ -105,7 +135,30 @@ def _forms(spec: TaskSpec, source: bytes, verify: VerifyReport) -> Iterator[Veri
     there = forms_of(spec)
     for each in verify.forms:
         if each.covered and each.number <= len(there):
-            yield VerifiedInputs.of(there[each.number - 1].spec, each.signature, source, each.verify)
+            yield VerifiedInputs.of(there[each.number - 1].spec, each.signature, source, each.verify, each.reads)
+
+
+def _that_matter(
+    attributes: Mapping[str, Mapping[str, str]], reads: Mapping[str, Any] | None, mentioned: Collection[str] | None
+) -> dict[str, dict[str, str]]:
+    """Return which attributes a call has to have as they were verified, by path and name; see ``held_to``."""
+    if reads is None or mentioned is None:
+        return {path: dict(plain) for path, plain in attributes.items()}
+    found: dict[str, dict[str, str]] = {}
+    for path in {**attributes, **reads["seen"]}:
+        plain, read = attributes.get(path, {}), reads["seen"].get(path, {})
+        called = "forward" in read or path.partition(".")[0] not in mentioned
+        every = bool(reads["any"]) or not called
+        kept = {name: text for name, text in plain.items() if every or name in read or name in mentioned}
+        kept |= {name: text for name, text in read.items() if text and name not in plain}
+        if kept:
+            found[path] = kept
+    return found
+
+
+def _literals(plain: Mapping[str, Any]) -> dict[str, str]:
+    """Return plain values as Python writes them; infinity, which has no literal, as what is too large to be another number."""
+    return {name: re.sub(r"^(-?)inf$", r"\g<1>1e999", repr(value)) for name, value in plain.items() if value == value}
 
 
 def _tensors(lines: list[str]) -> Iterator[VerifiedTensor]:

@@ -110,8 +110,9 @@ def _plan(controller: SessionController, judged: Judged, rejected: set[tuple[str
     task = controller.task.landing
     original = controller.files.of(controller.state.files)
     files = controller.files.of(judged.files)
-    signature = controller.state.profile["signature"] if controller.state.profile else ()
-    verified = VerifiedInputs.of(task, signature, original[task.candidate_file])
+    profile = controller.state.profile or {}
+    source, reads = original[task.candidate_file], profile.get("reads")
+    verified = VerifiedInputs.of(task, profile.get("signature", ()), source, reads=reads)
     changes = plan(task, original, select(original, files, rejected), judged.verdict, verified)
     kept = kept_of(task, changes, judged.verdict, project_root(task.path))
     changes += noted(project_root(task.path), kept.name, lines_for(kept))

@@ -14,6 +14,7 @@ from textual.content import Content
 from agent.landing.change import FileChange
 from agent.landing.hunks import split_lines
 from agent.landing.index import is_index
+from agent.landing.replaced import told_replaced
 from app.clock import now, when
 from app.state import Judged, Landing
 from app.text.plain import clean, shown_path
@@ -60,6 +61,8 @@ def landing_rows(judged: Judged, proposal: Proposal, rejected: int, width: int) 
     if rejected:
         left = f"{rejected} of {proposal.total} changes are left out, because you rejected them."
         rows += wrapped(Content.styled(left, "$text-warning"), width, first="! ", rest="  ")
+    if replaced := told_replaced(proposal.changes):
+        rows += wrapped(Content.styled(clean(replaced), "$text-warning"), width, first="! ", rest="  ")
     rows += wrapped(Content.styled(_proof(judged, partial=bool(rejected)), "$muted"), width)
     if coverage := judged.verdict.coverage:
         rows += wrapped(Content.styled(f"It {clean(coverage)}; other calls run the original.", "$muted"), width)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -13,12 +14,17 @@ from pathlib import Path
 
 import pytest
 
+from agent import events as ev
 from agent.keeping import session_to_retune
 from agent.landing import VerifiedInputs, land, plan
 from agent.landing.index import lines_for, noted, read_index
 from agent.landing.kept import kept_of, text_sha256
+from agent.landing_desk import LandingDesk
 from agent.session import create_session, open_session
 from agent.settings import Settings
+from agent.state import SessionState
+from agent.store import SessionWriter
+from agent.stream import Stream
 from app.cli import main
 from sandbox.errors import UsageError
 from sandbox.target import kernels_folder
@@ -174,6 +180,30 @@ def test_two_landings_in_one_file_are_fresh_and_taken_back_one_after_the_other(
     assert picture(root) == alone
     assert landed(capsys, root, "undo", "Block")[0] == 0
     assert (root / "shop/blocks.py").read_text() == ORIGINAL + TWIN
+
+
+def test_an_undo_while_the_ide_has_the_session_is_refused_with_the_next_step(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    git(project, "reset", "-q", "--hard", "HEAD~1")
+    settings = Settings(home=project.parent / "home")
+    spec = make_project(project.parent / "other").with_changes(path=project / "shop/blocks.py", root=project)
+    writer = SessionWriter(create_session(spec, settings, settings.home))
+    stream = Stream(writer, os.open(os.devnull, os.O_WRONLY), SessionState())
+    desk = LandingDesk(spec, stream, judging=None)  # type: ignore[arg-type]  # nothing is judged
+    changes = planned(spec)
+    entry = kept_of(spec, changes, verdict(), project, writer.folder.name)
+    changes += noted(project, entry.name, lines_for(entry))
+    files = [desk._journal.entry(change) for change in changes]
+    desk._write(changes, ev.Landed(landing=1, attempt=1, files=files, partial=False, verdict=verdict().to_json()))
+    held = picture(project)
+    code, _, err = landed(capsys, project, "undo", "Block")
+    assert code == 2
+    assert "Take it back there (u), or close it there first." in err
+    assert picture(project) == held
+    writer.close()
+    assert landed(capsys, project, "undo", "Block")[0] == 0
+    assert git(project, "status", "--porcelain") == ""
 
 
 def test_an_undo_can_be_one_commit(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

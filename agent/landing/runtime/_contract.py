@@ -15,7 +15,7 @@ from torch import nn
 from torch.autograd import forward_ad
 
 from ._known import ALIGNMENT, is_traced_early
-from ._parts import changed_setting, other_attribute, other_mode, parts
+from ._parts import changed_setting, is_setting, other_attribute, other_mode, parts
 
 _GRADIENTS = "gradients are on; call it under torch.no_grad() or torch.inference_mode()"
 _PLAIN = (torch.Tensor, nn.Parameter)
@@ -115,6 +115,9 @@ class Contract:
         record: ``signature`` (inputs, then state), ``constants``, ``device``, ``training``, ``gradients``, ``both_modes``,
             ``autocast``, ``ranges``, ``modes``, ``attributes`` and ``init`` as landed.
         cls: The landed class, its constructor and forward not yet wrapped.
+
+    Attributes:
+        held: Path and names of those attributes that are no settings of the module and its parts, such as a configuration's.
     """
 
     def __init__(self, record: dict[str, Any], cls: type[nn.Module]) -> None:
@@ -124,7 +127,12 @@ class Contract:
         self._gradients: bool = record["gradients"]
         self._modes = (True, False) if record["both_modes"] else (record["training"],)
         self._exceptions: dict[str, bool] = record["modes"]
-        self._attributes: dict[str, dict[str, Any]] = record["attributes"]
+        self._attributes = [
+            (path, tuple(name.split(".")), _value(text))
+            for path, named in record["attributes"].items()
+            for name, text in named.items()
+        ]
+        self.held = [(path, names) for path, names, value in self._attributes if not is_setting(names, value)]
         self._autocast: str = record["autocast"]
         self._positional = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
         self._constants = {p.name: p.default for p in parameters if p.default is not p.empty}

@@ -20,12 +20,14 @@ class Forms:
 
     Attributes:
         tf32: As in the record.
+        held: Of all forms, see ``Contract``.
     """
 
     def __init__(self, record: dict[str, Any], cls: type[nn.Module]) -> None:
         self.tf32: str = record.get("tf32", "")
         self._first = Contract(record, cls)
         self._others = [Contract(each, cls) for each in record.get("forms", ())]
+        self.held = [each for form in (self._first, *self._others) for each in form.held]
 
     def differs(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
         """Return why a call is not of a form that was verified, or an empty text."""

@@ -7,6 +7,7 @@ inference mode, vmap and the like. What it says no to is examined again, so it o
 
 from __future__ import annotations
 
+import copy
 import functools
 import operator
 from collections.abc import Callable
@@ -16,7 +17,7 @@ import torch
 from torch import nn
 from torch.autograd import forward_ad
 
-from ._parts import HOOKS, settings_getter
+from ._parts import HOOKS, attribute, part_at, settings_getter
 
 ALIGNMENT = 16
 is_traced_early: Callable[[], bool] = functools.partial(
@@ -24,16 +25,24 @@ is_traced_early: Callable[[], bool] = functools.partial(
 )
 """Whether a tracer looks on before anything else does; the guards do not see that."""
 _MOST = 8
+_OWN = object()
+"""Stands for the module itself among its parts."""
 _modes: Callable[[], int] = torch._C._len_torch_dispatch_stack
 _TensorGuards: Any = torch._C._dynamo.guards.TensorGuards
 _address: Callable[[torch.Tensor], int] = torch.Tensor.data_ptr
 Check = Callable[[Any], bool]
+Held = list[tuple[str, tuple[str, ...]]]
 
 
 class KnownCalls:
-    """The calls of one module that were found to fit. Copies and pickles of the module begin without any."""
+    """The calls of one module that were found to fit. Copies and pickles of the module begin without any.
 
-    def __init__(self) -> None:
+    Args:
+        held: Path and names of attributes to look at beside the settings of the module and its parts.
+    """
+
+    def __init__(self, held: Held) -> None:
+        self._held = held
         self._calls: list[_Known] = []
 
     def hold(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
@@ -49,15 +58,15 @@ class KnownCalls:
         """Keep a call that was examined; does not, and returns False, under a mode, which looks on."""
         if _modes():
             return False
-        self._calls.insert(0, _Known(module, args, kwargs))
+        self._calls.insert(0, _Known(module, args, kwargs, self._held))
         del self._calls[_MOST:]
         return True
 
     def __deepcopy__(self, memo: dict[int, Any]) -> KnownCalls:
-        return KnownCalls()
+        return KnownCalls(self._held)
 
     def __copy__(self) -> KnownCalls:
-        return KnownCalls()
+        return KnownCalls(self._held)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return list, ()  # so that a pickled module needs nothing of this folder
@@ -70,7 +79,7 @@ def _is_watched() -> bool:
 class _Known:
     """One call. It refers to the module's parts and dictionaries, and not to the module, so that it makes no cycle."""
 
-    def __init__(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def __init__(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], held: Held) -> None:
         modules = list(module.modules())
         self._stores = [store for each in modules for store in (each._parameters, each._buffers)]
         self._entries = sum(map(len, self._stores))
@@ -88,6 +97,8 @@ class _Known:
         self._wanted = [getter(holder) for holder, getter in self._settings]
         self._own_getter = settings_getter(module)
         self._own_settings = self._own_getter(vars(module))
+        self._held = [(part_at(module, path) if path else _OWN, names) for path, names in held]
+        self._held_values = [_kept(attribute(module if part is _OWN else part, names)) for part, names in self._held]
         self._grad = torch.is_grad_enabled()
         self._names = tuple(kwargs)
         self._checks = [check_of(value) for value in (*args, *kwargs.values())]
@@ -137,6 +148,9 @@ class _Known:
     def _same_parts(self, module: nn.Module) -> bool:
         if self._own_getter(vars(module)) != self._own_settings:
             return False
+        for (part, names), value in zip(self._held, self._held_values):
+            if attribute(module if part is _OWN else part, names) != value:
+                return False
         if not self._below:
             return True
         for holder, parts in zip(self._holders, self._parts):
@@ -148,6 +162,11 @@ class _Known:
             if getter(holder) != wanted or "forward" in holder:
                 return False
         return True
+
+
+def _kept(value: Any) -> Any:
+    """Return a value as it will still be when it was changed in place."""
+    return copy.deepcopy(value) if type(value) in (list, dict) else value
 
 
 def guard_of(tensors: list[torch.Tensor]) -> Callable[..., bool]:

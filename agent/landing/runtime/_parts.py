@@ -47,15 +47,36 @@ def changed_setting(module: Any) -> str:
     return ""
 
 
-def other_attribute(module: Any, verified: dict[str, dict[str, Any]]) -> str:
-    """Return which plain attribute is not as in the module that was verified, or an empty text."""
-    for path, attributes in verified.items():
-        part = module.get_submodule(path)
-        for name, value in attributes.items():
-            found = getattr(part, name, value)
-            if type(found) is type(value) and found != value:
-                return f"its {path}{'.' if path else ''}{name} is not {value!r}"
+def other_attribute(module: Any, verified: list[tuple[str, tuple[str, ...], Any]]) -> str:
+    """Return which attribute is not as in the module that was verified, or an empty text.
+
+    Args:
+        module: The landed module.
+        verified: Path of the part, name (and those of attributes of what it holds), value; Ellipsis for what was not there.
+    """
+    for path, names, value in verified:
+        name = ".".join((path, *names) if path else names)
+        found = attribute(part_at(module, path), names)
+        if value is Ellipsis:
+            if found is not Ellipsis:
+                return f"its {name} is there"
+        elif not (isinstance(found, type(value)) and found == value):
+            return f"its {name} is not {value!r}"
     return ""
+
+
+def part_at(module: Any, path: str) -> Any:
+    """Return a part of a module, or None where there is none."""
+    for name in path.split(".") if path else ():
+        module = None if module is None else module._modules.get(name)
+    return module
+
+
+def attribute(part: Any, names: tuple[str, ...]) -> Any:
+    """Return an attribute, or one of what it holds in turn; Ellipsis where there is none."""
+    for name in names:
+        part = getattr(part, name, Ellipsis)
+    return part
 
 
 def other_mode(module: Any, modes: tuple[bool, ...], exceptions: dict[str, bool]) -> str:
@@ -106,6 +127,11 @@ def _assigned(cls: type[Any]) -> frozenset[str]:
     return frozenset(
         step.argval for code in codes for step in dis.get_instructions(code) if step.opname == "STORE_ATTR"
     )
+
+
+def is_setting(names: tuple[str, ...], value: Any) -> bool:
+    """Whether ``settings_getter`` looks at an attribute of this name and value, or, for a class, the known calls do."""
+    return names[0] == "__class__" or (len(names) == 1 and _is_plain(value))
 
 
 def _is_plain(value: Any) -> bool:

@@ -100,7 +100,7 @@ class Landing:
                 module.__dict__["_landed_built"] = contract.built(module, args, kwargs)
                 module.__dict__["_landed_parts"] = parts(module)
                 module.__dict__["_landed_settings"] = settings(module)
-                module.__dict__["_landed_calls"] = KnownCalls()
+                module.__dict__["_landed_calls"] = KnownCalls(contract.held)
 
         @functools.wraps(fused)
         def forward(module: Any, *args: Any, **kwargs: Any) -> Any:
@@ -116,7 +116,7 @@ class Landing:
                 if reason:
                     return self._run_original(reason, module, args, kwargs)
                 if type(known) is not KnownCalls:
-                    known = module.__dict__["_landed_calls"] = KnownCalls()
+                    known = module.__dict__["_landed_calls"] = KnownCalls(contract.held)
                 if not known.add(module, args, kwargs):
                     tally["fused"] += 1
                     return fused(module, *args, **kwargs)

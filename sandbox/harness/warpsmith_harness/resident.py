@@ -12,6 +12,7 @@ from warpsmith_harness.copies import Copies
 from warpsmith_harness.crowded import Crowd
 from warpsmith_harness.load import LoadedTask
 from warpsmith_harness.questions import Examiner
+from warpsmith_harness.reads import NOT_LOOKED_AT, attribute_reads
 from warpsmith_harness.room import accept_task
 from warpsmith_harness.sharing import Sharing
 from warpsmith_harness.supply import Supply
@@ -25,7 +26,8 @@ class Resident:
     Attributes:
         task: Its task.
         reference: The module.
-        accepted: What accepting the task found out; see ``original.accept``.
+        accepted: What accepting the task found out; see ``original.accept``. Of a captured one ``reads`` as well; see
+            ``reads.attribute_reads``.
         inputs: ``name``, ``shape`` and whether it is ``floating``, for each input tensor.
         supply: Draws questions and placements, and shares them with workers.
         baselines: The ways of running it.
@@ -51,6 +53,8 @@ def settle(task: LoadedTask, sharing: Sharing, memory: int) -> Resident:
         TaskProblem: It cannot be used; see ``room.accept_task``.
     """
     sizes, accepted = accept_task(task, memory)
+    if task.captured is not None:
+        accepted["reads"] = NOT_LOOKED_AT if accepted.get("crowded") else attribute_reads(task)
     reference = task.reference()
     examiner = Examiner(task, reference, accepted["state_strength"])
     variants = Variants(task, reference, examiner)

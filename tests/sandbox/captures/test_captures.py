@@ -122,7 +122,7 @@ class TestWhatIsKept:
         verified = VerifiedInputs.of(spec, ["x: float32 [6, 16] contiguous"], spec.path.read_bytes())
         assert verified.constants == {"gain": "3.0"}
         assert verified.init is None
-        assert verified.attributes["drop"] == {"p": 0.25, "inplace": False}
+        assert verified.attributes["drop"] == {"p": "0.25", "inplace": "False"}
 
     def test_autocast_gradients_and_parts_in_another_mode(self, project: Path) -> None:
         task = task_of(project, "Frozen")

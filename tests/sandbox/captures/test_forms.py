@@ -26,8 +26,9 @@ MODULE = """
     from torch import nn
 
     class Scaled(nn.Module):
-        def __init__(self, width):
+        def __init__(self, width, number=0):
             super().__init__()
+            self.number = number
             self.weight = nn.Parameter(torch.linspace(0.5, 1.5, width))
 
         def forward(self, x, gain=None):
@@ -40,8 +41,9 @@ REWRITTEN = """
     from .scaled_kernels import scaled
 
     class Scaled(nn.Module):
-        def __init__(self, width):
+        def __init__(self, width, number=0):
             super().__init__()
+            self.number = number
             self.weight = nn.Parameter(torch.linspace(0.5, 1.5, width))
 
         def forward(self, x, gain=None):
@@ -168,3 +170,5 @@ def test_what_lands_holds_for_those_that_are_covered(spec: TaskSpec, verdict: Ve
     (form,) = verified.forms
     assert [each.shape for each in form.signature] == [(6, 24), (24,)]
     assert form.ranges == ({"dims": ["x.0"], "low": 4, "high": 6},)
+    assert form.attributes == {"": {"number": "0"}}
+    assert form.held_to(frozenset()).attributes == {}, "nothing reads it"
