@@ -14,6 +14,10 @@ _SHARED = ("CUDA_", "GOMP_", "KMP_", "LD_LIBRARY_PATH", "MKL_", "NVIDIA_", "OMP_
 """Variables that times depend on: a worker gets them as the bench does, and nothing else of the developer's."""
 
 
+_INJECTED = ("CUDA_INJECTION32_PATH", "CUDA_INJECTION64_PATH", "NVTX_INJECTION32_PATH", "NVTX_INJECTION64_PATH")
+"""How a profiler around this process gets into those it starts: a GPU's tracer has one user, and the guards need it."""
+
+
 @dataclass(frozen=True)
 class Variables:
     """What each kind of process gets.
@@ -47,7 +51,7 @@ class Variables:
 
     def worker(self) -> dict[str, str]:
         """Return the little that a worker gets."""
-        shared = {key: value for key, value in os.environ.items() if key.startswith(_SHARED)}
+        shared = {key: value for key, value in _around().items() if key.startswith(_SHARED)}
         return {"PATH": self.programs, **shared, **self.spec.env, "PYTHONDONTWRITEBYTECODE": "1"}
 
     def extension(self, folder: Path, sm: str | None) -> dict[str, str]:
@@ -65,4 +69,9 @@ class Variables:
 
     def _developer(self) -> dict[str, str]:
         temporary = {"TMPDIR": str(self.temporary)}
-        return {**os.environ, **self.spec.env, **temporary, "PYTHONDONTWRITEBYTECODE": "1"}
+        return {**_around(), **self.spec.env, **temporary, "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def _around() -> dict[str, str]:
+    """Return this process's environment without what a profiler around it put there."""
+    return {key: value for key, value in os.environ.items() if key not in _INJECTED}

@@ -185,6 +185,7 @@ PROFILING = {
         "sandbox/looking/test_nsight.py::test_a_digest_is_a_screen_that_ends_in_the_limiter",
     ),
     "the tracer sees no kernel, as where another profiler has it": (
+        "sandbox/test_variables.py::test_a_profiler_around_the_judge_does_not_get_into_its_processes",
         "sandbox/judge/test_parts.py::TestOwnership::test_a_profiler_that_sees_nothing_rejects_nobody_and_says_so",
         "sandbox/timing/test_kernel_runs.py::test_without_the_geometry_nothing_is_guessed",
         "gpu/test_nsight.py::test_the_judge_is_as_it_was_afterwards",

@@ -37,3 +37,14 @@ def test_a_worker_gets_what_times_depend_on_and_no_key(variables: Variables, mon
         assert told["OMP_NUM_THREADS"] == "3"
         assert "SOME_API_KEY" not in told
     assert variables.bench()["SOME_API_KEY"] == "secret"
+
+
+def test_a_profiler_around_the_judge_does_not_get_into_its_processes(
+    variables: Variables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two at once cannot have the tracer: the second sees no kernel, and whoever looks for kernels finds none."""
+    monkeypatch.setenv("CUDA_INJECTION64_PATH", "/opt/profiler/libinjection.so")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    for told in (variables.worker(), variables.zygote(), variables.bench()):
+        assert "CUDA_INJECTION64_PATH" not in told
+        assert told["CUDA_VISIBLE_DEVICES"] == "1"
