@@ -145,8 +145,8 @@ def changes_for(world: World) -> list[FileChange]:
     ]
 
 
-def trial(seed: int, folder: Path) -> list[str]:
-    """Run the trial of a seed in an empty folder; returns what happened. Raises :class:`Lost`."""
+def trial(seed: int, folder: Path) -> Trial:
+    """Run the trial of a seed in an empty folder; returns it. Raises :class:`Lost`."""
     world = draw(seed, folder / "top")
     chance = random.Random(f"{seed} deeds")
     commit, partly = chance.random() < 0.7, chance.random() < 0.5
@@ -157,7 +157,7 @@ def trial(seed: int, folder: Path) -> list[str]:
         expect(not (world.top / "hook-ran").exists(), "no hook ran")
     except Exception as error:
         raise Lost(f"seed {seed}: {error!r}\n  {world.traits}\n  {one.told}") from error
-    return one.told
+    return one
 
 
 def main() -> int:
@@ -176,7 +176,7 @@ def main() -> int:
             break
         with tempfile.TemporaryDirectory(prefix="warpsmith-states-") as folder:
             try:
-                outcomes.update(trial(seed, Path(folder)))
+                outcomes.update(trial(seed, Path(folder)).told)
             except Lost as error:
                 lost += 1
                 print(error, file=sys.stderr, flush=True)
