@@ -152,7 +152,8 @@ class Judging:
         self._drop_unasked()
         wanted = self._session.settings.verdicts_ahead and self._fruitless < FRUITLESS
         if wanted and worth_judging(files, self._session.task.candidate_file, self._stream.state):
-            self._unasked = unasked = Unasked(files, self._listener())
+            before = self._listener(lambda stage: self._tell_stage_ahead(stage, unasked))
+            self._unasked = unasked = Unasked(files, before, self._listener(self._tell_stage))
             unasked.task = asyncio.create_task(self._judge_unasked(unasked))
             unasked.task.add_done_callback(_failed)
 
@@ -190,7 +191,7 @@ class Judging:
             isolation=best_isolation(settings.isolation or None),
             cache=settings.cache,
             scratch=self._scratch / "judge",
-            progress=self._listener(),
+            progress=self._listener(self._tell_stage),
         )
         await self._in_thread(self._judge.open)
         return self._judge
@@ -276,19 +277,23 @@ class Judging:
                     await asyncio.shield(future)
             raise
 
-    def _listener(self) -> Progress:
-        """Return a listener for the judge's thread that stores stages in this one's loop."""
+    def _listener(self, tell: Progress) -> Progress:
+        """Return a listener for the judge's thread that tells stages in this one's loop."""
         loop = asyncio.get_running_loop()
-
-        def store(stage: Stage) -> None:
-            with contextlib.suppress(EnvironmentFault):  # a full disk ends the run at the next event that matters
-                self._stream.emit(ev.StageEvent(part=stage.part, text=stage.text, partial=stage.partial))
 
         def pass_on(stage: Stage) -> None:
             if not self._closing:
-                loop.call_soon_threadsafe(store, stage)
+                loop.call_soon_threadsafe(tell, stage)
 
         return pass_on
+
+    def _tell_stage(self, stage: Stage) -> None:
+        with contextlib.suppress(EnvironmentFault):  # a full disk ends the run at the next event that matters
+            self._stream.emit(ev.StageEvent(part=stage.part, text=stage.text, partial=stage.partial))
+
+    def _tell_stage_ahead(self, stage: Stage, unasked: Unasked) -> None:
+        if self._unasked is unasked:  # and was not dropped or asked for meanwhile
+            self._stream.emit(ev.StageAhead(part=stage.part, text=stage.text, partial=stage.partial))
 
 
 def _failed(task: asyncio.Task[Any]) -> bool:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from agent.events import JUDGED
 from agent.state import SessionState
 from agent.store import hashes_of
 from sandbox.judge import Judge
@@ -18,10 +19,11 @@ from sandbox.verdict import Verdict
 class Unasked:
     """What the judge does with one state of the workspace while the model thinks.
 
-    It gives way to whoever waits for the device, and tells nothing of its progress, until somebody asks for it.
+    It gives way to whoever waits for the device until somebody asks for it.
 
     Args:
         files: The state.
+        before: Told of the progress until then, and with what the judge came to if nobody has asked by its end.
         progress: Told of the progress from then on.
 
     Attributes:
@@ -30,8 +32,9 @@ class Unasked:
 
     task: asyncio.Task[Verdict | None]
 
-    def __init__(self, files: Mapping[str, bytes], progress: Progress) -> None:
+    def __init__(self, files: Mapping[str, bytes], before: Progress, progress: Progress) -> None:
         self.files = dict(files)
+        self._before = before
         self._progress = progress
         self._asked = threading.Event()
         self._began = self._ended = 0.0
@@ -49,13 +52,15 @@ class Unasked:
         """Do it, in the judge's thread."""
         self._began = time.monotonic()
         try:
-            return judge.check(folder, "quick", self._tell, cancel, asked=self._asked)
+            verdict = judge.check(folder, "quick", self._tell, cancel, asked=self._asked)
         finally:
             self._ended = time.monotonic()
+        if not self._asked.is_set():
+            self._before(Stage(JUDGED, verdict.reason))
+        return verdict
 
     def _tell(self, stage: Stage) -> None:
-        if self._asked.is_set():
-            self._progress(stage)
+        (self._progress if self._asked.is_set() else self._before)(stage)
 
 
 def worth_judging(files: Mapping[str, bytes], module: str, state: SessionState) -> bool:

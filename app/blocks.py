@@ -46,6 +46,7 @@ class Call(Block):
         output: What the model was given; ``full`` is the blob of the unclipped output, if it was clipped.
         steps: What the judge reported while it ran.
         attempt: The attempt it judged, for a check.
+        ahead: For how many seconds the judge had worked on that attempt before it was asked.
     """
 
     call_id: str
@@ -58,6 +59,7 @@ class Call(Block):
     full: str | None = None
     steps: list[Step] = field(default_factory=list)
     attempt: int | None = None
+    ahead: float = 0.0
 
 
 @dataclass

@@ -68,7 +68,7 @@ def _run_started(state: SessionState, event: events.RunStarted, time: float) -> 
 
 
 def _run_ended(state: SessionState, event: events.RunEnded, time: float) -> None:
-    state.running, state.step, state.end = False, None, event
+    state.running, state.step, state.ahead, state.end = False, None, None, event
     known = ending(event.reason, event.best_attempt)
     if known.tone == "bad" and state.problem is None:
         state.report(Problem(known.title, event.detail, known.next_step))
@@ -197,6 +197,21 @@ def _attempt(state: SessionState, event: events.Attempt, time: float) -> None:
         last.attempt = event.attempt
         state.touch(len(state.blocks) - 1)
     state.moved(Part.ATTEMPTS | Part.STATUS)
+
+
+def _stage_ahead(state: SessionState, event: events.StageAhead, time: float) -> None:
+    state.ahead = Step(event.part, event.text, time, event.partial)
+    state.moved(Part.STATUS)
+
+
+def _judged_ahead(state: SessionState, event: events.JudgedAhead, _time: float) -> None:
+    """What was judged ahead is the verdict of the check that runs, or of no use to anybody."""
+    state.ahead = None
+    state.moved(Part.STATUS)
+    index = _judging(state) if event.taken else None
+    if index is not None and isinstance(call := state.blocks[index], Call):
+        call.ahead = event.seconds
+        state.touch(index)
 
 
 # --- the developer's decisions -------------------------------------------------------------------------------------
@@ -365,6 +380,8 @@ _HANDLERS: dict[type[events.Event], Callable[[SessionState, Any, float], None]] 
     events.StageEvent: _stage,
     events.OriginalProfiled: _original_profiled,
     events.Attempt: _attempt,
+    events.StageAhead: _stage_ahead,
+    events.JudgedAhead: _judged_ahead,
     events.HunkAccepted: _hunk_accepted,
     events.HunkRejected: _hunk_rejected,
     events.Steered: _steered,

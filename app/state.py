@@ -101,6 +101,7 @@ class SessionState:
         ready: Whether the engine takes commands; ``lost`` tells that it ended by itself.
         turn: Model answers in this run so far; ``turn_limit`` is the run's budget.
         step: What the judge does right now, or None.
+        ahead: What it does, or came to, while the model thinks, without having been asked; or None.
         asked: The question about a call that is open, or None.
         mode: The permission mode.
         blocks: The stream as stored; ``live`` are the blocks of the answer that is being streamed.
@@ -123,6 +124,7 @@ class SessionState:
     run_started: float = 0.0
     end: RunEnded | None = None
     step: Step | None = None
+    ahead: Step | None = None
     asked: PermissionAsked | None = None
     mode: str = ""
     todo: list[dict[str, str]] = field(default_factory=list)
@@ -233,7 +235,7 @@ class SessionState:
     def settle(self) -> None:
         """Settle a run that ended without a word: its open calls are cut, and the loop rests."""
         self.cut_off = self.cut_off or self.running
-        self.running, self.step = False, None
+        self.running, self.step, self.ahead = False, None, None
         self.ask(None)
         for index, block in enumerate(self.blocks):
             if isinstance(block, Call) and block.status in ("waiting", "running"):

@@ -35,10 +35,11 @@ from agent.events.decisions import (
 )
 from agent.events.judging import Attempt, JudgedAhead, OriginalProfiled, StageEvent
 from agent.events.life import EndReason, ErrorEvent, RunEnded, RunStarted, SessionResumed, SessionStarted
-from agent.events.live import Delta, EngineReady
+from agent.events.live import JUDGED, Delta, EngineReady, StageAhead
 
 __all__ = [
     "FORMAT",
+    "JUDGED",
     "Attempt",
     "Compacted",
     "ConversationStarted",
@@ -65,6 +66,7 @@ __all__ = [
     "SessionResumed",
     "SessionStarted",
     "SkillsTrusted",
+    "StageAhead",
     "StageEvent",
     "Steered",
     "Todo",

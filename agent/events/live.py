@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from dataclasses import field
+from typing import Any, Literal
 
 from agent.events.base import Live, named
 
@@ -16,6 +17,21 @@ class Delta(Live):
     text: str
     call: int | None = None
     name: str = ""
+
+
+JUDGED = "judged"
+
+
+@named("stage_ahead")
+class StageAhead(Live):
+    """What the judge does with the workspace while the model thinks; see ``StageEvent``. ``JudgedAhead`` is stored of it.
+
+    With the part ``JUDGED`` it is done, and ``text`` is the verdict's reason.
+    """
+
+    part: str
+    text: str
+    partial: dict[str, Any] = field(default_factory=dict)
 
 
 @named("engine_ready")

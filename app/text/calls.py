@@ -73,6 +73,8 @@ def _line(call: Call, width: int, expanded: bool) -> Row:
     sign, style = _STATUS[call.status]
     seconds = duration(call.seconds) if call.status in ("ok", "failed") and call.seconds >= 0.05 else ""
     told = f"{len(call.raw):,} characters" if call.status == "writing" else summary(call.name, call.arguments)
+    if call.ahead:
+        told = f"{told} · was judged ahead for {duration(call.ahead)}".lstrip(" ·")
     fold = "▾" if expanded else " "
     name = clipped(clean(call.name), width // 2)
     room = width - len(name) - len(seconds) - 8

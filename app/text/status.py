@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from textual.content import Content
 
+from agent.events import JUDGED
 from app.badge import isolation_badge
+from app.blocks import Step
 from app.clock import amount, duration
 from app.endings import ending
 from app.state import SessionState
@@ -25,6 +27,7 @@ def activity(state: SessionState, moment: float) -> list[Piece]:
             pieces.append((f"{state.step.part}: {clipped(clean(state.step.text), 44)} {elapsed}", "$text-primary"))
         else:
             pieces.append((f"{_doing(state)} {duration(moment - state.busy_since)}", "$muted"))
+            pieces += [(_ahead(state.ahead), "$muted")] if state.ahead is not None else []
         return pieces
     if state.step is not None:
         step = state.step
@@ -47,6 +50,12 @@ def _doing(state: SessionState) -> str:
     if state.live:
         return "answering"
     return state.running_call() or "thinking"
+
+
+def _ahead(step: Step) -> str:
+    """Say what the judge does while the model thinks, or what it came to."""
+    text = clipped(clean(step.text), 44)
+    return f"judged ahead: {text}" if step.part == JUDGED else f"judging ahead: {step.part}: {text}"
 
 
 def place(state: SessionState) -> list[Piece]:

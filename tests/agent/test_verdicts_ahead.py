@@ -127,8 +127,10 @@ def test_a_check_takes_what_was_begun_while_the_model_thought_through_a_kill_and
                     wait_for_a_verdict()
             thinking.answer()
             thinking.thinks.acquire()
+            engine.wait_for(ev.StageAhead)
             engine.send(cmd.Interrupt())
             engine.wait_for(ev.RunEnded)
+    assert events_of(folder, ev.StageAhead) == []
     ahead = events_of(folder, ev.JudgedAhead)
     assert [each.taken for each in ahead] == [True, False, True]
     assert ahead[1].seconds > 0

@@ -300,6 +300,21 @@ def test_the_activity_follows_the_state(state: SessionState) -> None:
     assert activity(SessionState(running=True, turn=3, turn_limit=9), 5.0)[1][0] == "turn 3/9"
 
 
+def test_what_is_judged_ahead_is_told_beside_the_thinking_and_with_the_check_that_takes_it() -> None:
+    state = SessionState(running=True)
+    fold(state, events.StageAhead(part="verify", text="3 of 5 cases"))
+    assert [text for text, _ in activity(state, 0.0)][2:] == ["thinking 0.0 s", "judging ahead: verify: 3 of 5 cases"]
+    fold(state, events.StageAhead(part=events.JUDGED, text="Correct, and 2.10 times eager."))
+    assert activity(state, 0.0)[-1][0] == "judged ahead: Correct, and 2.10 times eager."
+    fold(state, events.ToolStarted(call_id="c", name="Check", arguments={"tier": "quick"}))
+    fold(state, events.JudgedAhead(seconds=6.2, taken=True))
+    assert "quick · was judged ahead for 6.2 s" in plain(block_rows(state.blocks[0], 60, expanded=False))
+    assert not any("ahead" in text for text, _ in activity(state, 0.0))
+    fold(state, events.StageAhead(part="build", text="one kernel"))
+    fold(state, events.JudgedAhead(seconds=0.4, taken=False))
+    assert state.ahead is None
+
+
 def test_without_a_problem_nothing_is_shown() -> None:
     assert problem_rows(SessionState(), 80) == []
 
