@@ -206,17 +206,21 @@ class Loop:
         self._stream.emit(ev.UserMessage(message={"role": "user", "content": text}, origin=origin))
 
     async def _run_calls(self, calls: Sequence[ToolCall]) -> None:
-        """Run read-only calls that stand together at once, and all others one by one, in order."""
+        """Run read-only calls that stand together at once, and all others one by one.
+
+        Answers are told in the order of the calls: many chat templates leave out which call an answer is to.
+        """
         self._failed_edit = ""
         try:
             for together, group in itertools.groupby(calls, self._is_read_only):
                 if together:
                     async with asyncio.TaskGroup() as tasks:
-                        for call in group:
-                            tasks.create_task(self._run_call(call))
+                        running = [(call, tasks.create_task(self._run_call(call))) for call in group]
+                        for call, task in running:
+                            self._finish(call.id, call.name, *await task)
                 else:
                     for call in group:
-                        await self._run_call(call)
+                        self._finish(call.id, call.name, *await self._run_call(call))
         except asyncio.CancelledError:
             self.close_open_calls(f"{CUT_OFF} before it was done.")
             raise
@@ -226,7 +230,8 @@ class Loop:
     def _is_read_only(self, call: ToolCall) -> bool:
         return call.problem != "" or self._tools[call.name].read_only
 
-    async def _run_call(self, call: ToolCall) -> None:
+    async def _run_call(self, call: ToolCall) -> tuple[ToolResult, float]:
+        """Run a call, and return its result and for how many seconds it ran."""
         self._stream.emit(ev.ToolStarted(call_id=call.id, name=call.name, arguments=call.arguments))
         refusal = call.problem or self._not_meant(call)
         if not refusal:
@@ -236,7 +241,7 @@ class Loop:
         result = ToolResult(ok=False, text=refusal) if refusal else await self._tools[call.name].run(call.arguments)
         if call.name in EDITING_TOOLS and not result.ok:
             self._failed_edit = call.name
-        self._finish(call.id, call.name, result, time.monotonic() - started)
+        return result, time.monotonic() - started
 
     def _not_meant(self, call: ToolCall) -> str:
         """Say why a state is not judged that the model did not mean; empty for what it meant."""

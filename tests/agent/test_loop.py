@@ -127,6 +127,23 @@ async def test_parallel_reads_and_a_write_do_what_they_say_and_every_request_is_
         refolded.apply(item.event)
 
 
+async def test_calls_run_at_once_and_their_answers_come_in_the_order_of_the_calls(make):
+    done = asyncio.Event()
+
+    async def slow() -> str:
+        await done.wait()
+        return "slow"
+
+    async def fast() -> str:
+        done.set()
+        return "fast"
+
+    tools = [FunctionTool(each.__name__, "Answers.", {}, each, read_only=True) for each in (slow, fast)]
+    bench = make([Reply(calls=[Call("slow"), Call("fast")]), DONE], judging=tools)
+    await bench.run()
+    assert bench.results == ["slow", "fast"]
+
+
 async def test_malformed_and_unknown_calls_are_answered_and_the_loop_goes_on(make):
     bad = Reply(calls=[Call("Read", '{"file_path": "shif', "a"), Call("Browse", {}, "b"), Call("Read", {}, "c")])
     bench = make([bad, DONE])
