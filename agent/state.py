@@ -194,6 +194,11 @@ class SessionState:
         fits = (j for j in reversed(self.judged) if j.files == files and j.verdict.tier == tier)
         return next((judged for judged in fits if settled(judged.verdict)), None)
 
+    def disturbed(self, files: Mapping[str, str]) -> bool:
+        """Whether a measurement of exactly these files was disturbed."""
+        profiles = (judged.verdict.profile for judged in self.judged if judged.files == files)
+        return any(profile is not None and profile.disturbed != "" for profile in profiles)
+
     @property
     def best(self) -> Judged | None:
         """The best correct attempt; see ``best_of``."""

@@ -44,8 +44,11 @@ WHOLE = Size(*[1_000_000] * 6)
 """All that the verdict holds."""
 
 
-def verdict_text(verdict: Verdict, attempt: int, size: Size = SIZED) -> str:
-    """Return a verdict as text: outcome first, then what each part found beyond that, then what the next reward takes."""
+def verdict_text(verdict: Verdict, attempt: int, size: Size = SIZED, *, disturbed_before: bool = False) -> str:
+    """Return a verdict as text: outcome first, then what each part found beyond that, then what the next reward takes.
+
+    ``disturbed_before`` tells that an earlier verdict of the same files was disturbed.
+    """
     reward = "none" if verdict.reward is None else str(verdict.reward)
     lines = [f"Attempt {attempt} ({verdict.tier}): reward {reward}. {verdict.reason}", ", ".join(_parts(verdict))]
     if verdict.build:
@@ -57,7 +60,7 @@ def verdict_text(verdict: Verdict, attempt: int, size: Size = SIZED) -> str:
         lines.append(f"  {verdict.coverage}" if verdict.coverage else "")
     if verdict.profile:
         lines += _profile(verdict.profile, verdict.reason, size, on_cpu=verdict.environment.get("device") == "cpu")
-    lines.append(_remeasure(verdict) or _next_reward(verdict))
+    lines.append(_remeasure(verdict, disturbed_before) or _next_reward(verdict))
     return "\n".join(_clipped(line, size.width) for line in lines if line)
 
 
@@ -126,10 +129,12 @@ def _errors(absolute: float | None, relative: float | None) -> str:
 
 
 def _profile(profile: ProfileReport, reason: str, size: Size, *, on_cpu: bool) -> Iterator[str]:
-    yield f"profile: {_times(profile, on_cpu) if profile.device_us > 0 else 'no time could be taken'}"
+    timed = profile.device_us > 0
+    yield f"profile: {_times(profile, on_cpu) if timed else 'no time could be taken'}"
     if profile.disturbed:
         why = "" if profile.disturbed.rstrip(".") in reason else f": {profile.disturbed}"
-        yield f"  DISTURBED, which is not the kernel's fault; the times below cannot be trusted{why}"
+        doubt = "; the times below cannot be trusted" if timed else ""
+        yield f"  DISTURBED, which is not the kernel's fault{doubt}{why}"
     if profile.judged_by == "latency":
         yield "  judged by latency: baselines and speedups below are about what a caller waits"
     if profile.remarkable:
@@ -161,10 +166,9 @@ def _baselines(profile: ProfileReport, reason: str) -> Iterator[str]:
         mode = f" ({baseline.mode})" if baseline.mode != name else ""
         marked = " (the best)" if best is not None and best.mode == name != "eager" else ""
         us, gain = baseline.us(profile.judged_by), profile.speedup.get(name)
-        if us is None:
-            why = baseline.error or ("" if profile.disturbed else "no reason was given")
-            yield f"{name}{mode}{marked} could not be timed{f': {why}' if why else ''}"
-        elif gain is not None:
+        if us is None and (baseline.error or not profile.disturbed):
+            yield f"{name}{mode}{marked} could not be timed: {baseline.error or 'no reason was given'}"
+        elif us is not None and gain is not None:
             warm = f", warm {microseconds(baseline.warm_us)}" if baseline.warm_us else ""
             graphs = ", replays CUDA graphs" if baseline.graphs else ""
             known = f"{gain.ratio:.2f} times" in reason and name in ("eager", "compile")
@@ -195,14 +199,18 @@ def _ran(kernel: KernelRun) -> str:
     )
 
 
-def _remeasure(verdict: Verdict) -> str:
+def _remeasure(verdict: Verdict, disturbed_before: bool) -> str:
     """Say how to measure again where this measurement, and not the candidate, is what stands in the way."""
     if verdict.profile is None:
         return ""
-    if verdict.profile.disturbed:
+    if verdict.profile.disturbed and disturbed_before:
         return (
-            "Change nothing for it, and Check again once: the same tier measures these files anew, without remeasure."
+            "These files could not be timed twice: do not Check them again. Go on without a time, or end if nothing else is "
+            "left to do; a landing is timed anew."
         )
+    if verdict.profile.disturbed:
+        full = "" if verdict.tier == "full" else ", with tier full if nothing else is left to do"
+        return f"Change nothing for it, and Check again once{full}: these files are measured anew, without remeasure."
     if verdict.correct and (name := undecided(verdict.profile)):
         more = "" if verdict.tier == "full" else ", or with tier full, which draws more placements"
         return f"The interval against {name} is too wide, not the kernel too slow: Check again once{more}."

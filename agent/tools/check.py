@@ -51,6 +51,7 @@ def check_tool(judging: Judging, workspace: Workspace, stream: Stream) -> Tool:
             hashes = {path: stream.blob(content) for path, content in files.items()}
             if hashes == stream.state.original_files:
                 raise ToolProblem(_UNTOUCHED.format(file=workspace.spec.candidate_file))
+            disturbed = stream.state.disturbed(hashes)
             if not remeasure and (known := stream.state.judgement(hashes, tier)):
                 return _told(known, _KNOWN.format(tier=tier))
             sibling = None if remeasure else await judging.known_to_sibling(files, tier)
@@ -64,12 +65,14 @@ def check_tool(judging: Judging, workspace: Workspace, stream: Stream) -> Tool:
             raise ToolProblem(f"There is nothing to judge. {error}") from error
         workspace.commit(f"Attempt {judged.attempt}: {note}" if note else f"Attempt {judged.attempt}")
         text = _SIBLING.format(attempt=sibling.attempt, session=sibling.session) if sibling else ""
-        return _told(judged, text)
+        return _told(judged, text, disturbed_before=disturbed)
 
     return FunctionTool("Check", _DESCRIPTION, _PARAMETERS, check)
 
 
-def _told(judged: Judged, before: str) -> ToolResult:
+def _told(judged: Judged, before: str, *, disturbed_before: bool = False) -> ToolResult:
     """Return a verdict sized for the model, and the whole of it where that leaves something out."""
-    sized, whole = (verdict_text(judged.verdict, judged.attempt, size) for size in (SIZED, WHOLE))
+    sized, whole = (
+        verdict_text(judged.verdict, judged.attempt, size, disturbed_before=disturbed_before) for size in (SIZED, WHOLE)
+    )
     return ToolResult(judged.verdict.correct, before + sized, whole if whole != sized else None)

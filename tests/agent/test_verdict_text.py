@@ -150,9 +150,11 @@ def test_a_disturbed_verdict_says_whose_fault_it_is_not_and_what_to_do():
     untimed = replace(disturbed, device_us=0.0, baselines={"eager": Baseline("eager", None)}, speedup={}, samples={})
     reason = "The environment is at fault: other programs kept the CPU busy: they ran 5 ms."
     text = verdict_text(replace(verdict, profile=untimed, reason=reason), 1)
-    assert "profile: no time could be taken" in text
-    assert "\n  eager could not be timed\n" in text
+    assert "profile: no time could be taken\n  DISTURBED, which is not the kernel's fault\nChange nothing" in text
     assert text.count("other programs kept the CPU busy") == 1
+    twice = verdict_text(replace(verdict, profile=untimed, reason=reason), 2, disturbed_before=True)
+    assert "do not Check them again" in twice.splitlines()[-1]
+    assert "Check again once" not in twice
 
 
 def test_the_worst_verdict_stays_under_sixty_lines_and_its_lines_short():
