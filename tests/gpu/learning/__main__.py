@@ -68,7 +68,7 @@ def _take(options: argparse.Namespace, results: Results) -> None:
         trained, held_out = [task for task in trained if task in good], [task for task in held_out if task in good]
         desk.leave_others()
         runs.go(trained, held_out)
-        if len([*results.lines("baseline")]) < baselines.COUNT:
+        if options.baselines:
             baselines.take(desk, trained, held_out, results)
         runs.finish()
 
@@ -104,6 +104,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--folder", type=Path, default=Path(__file__).parent, help="of results.jsonl and judged.jsonl")
     parser.add_argument("--runs", nargs="+", choices=[variant.run for variant in VARIANTS], help="default: all")
     parser.add_argument("--least-minutes", type=float, default=2.0, help="that must be left for another run to begin")
+    parser.add_argument("--no-baselines", dest="baselines", action="store_false", help="another process takes them")
     parser.add_argument("--thin", type=int, default=1, help="take every so many-th task only")
     parser.add_argument("--steps", type=int, help="of PPO")
     parser.add_argument("--each", type=int, help="answers to each task of a step")

@@ -12,8 +12,6 @@ from trainer.tasks.rows import known_answers
 from trainer.tasks.task import Task
 
 DRAWS = 16
-COUNT = 3
-"""Baselines there are in all, the start model's among them."""
 _CONSTANTS = {
     "first =": (
         "first = 0, last = columns",
@@ -63,7 +61,7 @@ def take(desk: Desk, trained: Sequence[Task], held_out: Sequence[Task], results:
     alike = [task for task in held_out if task.opening in pool]
     asked = [(task, draw.choice(pool[task.opening])) for task in alike for _ in range(DRAWS)]
     mean = fmean(outcome.reward or 0 for outcome in desk.judge(asked))
-    results.add("baseline", name="random policy", held_out_reward=mean, what="drawn from what is right in training")
+    results.add_baseline("random policy", mean, "drawn from what is right in training")
     total, best = 0.0, {}
     for opening, constants in _CONSTANTS.items():
         tasks = [task for task in held_out if task.opening == opening]
@@ -76,9 +74,4 @@ def take(desk: Desk, trained: Sequence[Task], held_out: Sequence[Task], results:
         }
         best[opening] = max(sums, key=lambda answer: sums[answer])
         total += sums[best[opening]]
-    results.add(
-        "baseline",
-        name="best constant answer",
-        held_out_reward=total / len(held_out),
-        what="; ".join(best.values()),
-    )
+    results.add_baseline("best constant answer", total / len(held_out), "; ".join(best.values()))

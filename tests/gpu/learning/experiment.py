@@ -67,15 +67,15 @@ class Sizes:
         part: Episodes of an update of those two.
     """
 
-    steps: int = 40
+    steps: int = 32
     tasks: int = 24
     each: int = 8
-    collected: int = 24
+    collected: int = 16
     every: int = 4
     shown: int = 12
-    rft_passes: int = 2
+    rft_passes: int = 3
     value_passes: int = 4
-    part: int = 48
+    part: int = 16
 
 
 LAST = 25.0
@@ -197,10 +197,9 @@ class Experiment:
             **shares(outcomes),
         )
         print(f"{variant.run} {stage} {step}: {line['held_out_reward']:+.3f} on held-out tasks", flush=True)
-        name = f"best of {self.sizes.shown}"
-        if stage == "start" and not any(known["name"] == name for known in self.results.lines("baseline")):
-            best = {"held_out_reward": line["best_of"], "what": "answers of the start model, task by task"}
-            self.results.add("baseline", name=name, **best)
+        if stage == "start":
+            name, what = f"best of {self.sizes.shown}", "answers of the start model, task by task"
+            self.results.add_baseline(name, line["best_of"], what)
 
     def _check_time(self) -> None:
         if time.monotonic() > self.until:

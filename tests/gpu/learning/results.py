@@ -31,6 +31,15 @@ class Results:
             file.write(encode(line))
         return line
 
+    def add_baseline(self, name: str, held_out_reward: float, what: str) -> None:
+        """Write what the runs are compared with, once for each name."""
+        if name not in self.baselines():
+            self.add("baseline", name=name, held_out_reward=held_out_reward, what=what)
+
+    def baselines(self) -> dict[str, Line]:
+        """Return what the runs are compared with, by name."""
+        return {line["name"]: line for line in self.lines("baseline")}
+
     def lines(self, kind: str) -> Iterator[Line]:
         """Yield the whole lines of a kind."""
         if not self.path.exists():
@@ -64,10 +73,8 @@ def show(results: Results) -> None:
         table.add_row(run, *shown, f"{last['wrong']:.2f}", str(last["step"]))
     console.print("Mean reward on held-out tasks")
     console.print(table)
-    for line in results.lines("baseline"):
-        console.print(
-            f"{line['name']}: {line['held_out_reward']:+.3f}  {line.get('what', '')}", markup=False, highlight=False
-        )
+    for name, line in results.baselines().items():
+        console.print(f"{name}: {line['held_out_reward']:+.3f}  {line['what']}", markup=False, highlight=False)
 
 
 def draw_curves(results: Results, path: Path) -> None:
