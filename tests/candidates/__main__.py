@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from sandbox.verdict import Verdict
 from tests.candidates.cheats.suite import CHEATS
 from tests.candidates.frame import Candidate, Judges, caught_by
 from tests.candidates.honest.suite import HONEST
@@ -61,9 +62,15 @@ def _row(name: str, candidate: Candidate, judges: Judges) -> bool:
     if not candidate.row:
         print(f"honest  {name:60} {f'REJECTED by {found}: {verdict.reason}' if found else 'passes'}", flush=True)
         return verdict.correct
-    beside = caught_by(judges.check(candidate, guarded=False)) if found.startswith("guard") else "-"
-    print(f"cheat   {name:60} {found or 'MISSED':40} without the static guard: {beside or 'MISSED'}", flush=True)
+    beside = _told(judges.check(candidate, guarded=False)) if found.startswith("guard") else "-"
+    print(f"cheat   {name:60} {_told(verdict):40} without the static guard: {beside}", flush=True)
     return bool(found)
+
+
+def _told(verdict: Verdict) -> str:
+    """Return what caught a cheat, or what it has from not being caught: times that were disturbed earn nothing."""
+    missed = f"MISSED, reward {verdict.reward}" if verdict.reward is not None else "MISSED, without a reward"
+    return caught_by(verdict) or missed
 
 
 if __name__ == "__main__":
