@@ -34,7 +34,7 @@ from trainer.data.eligibility import Freshness
 from trainer.data.episode import Episode, Policy, Stage
 from trainer.data.episodes import Choice, Report, episodes_of
 from trainer.data.segments import Target
-from trainer.rollout.external import external_server
+from trainer.rollout.external import VLLM, external_server
 from trainer.rollout.served import ServerSettings, Weights
 from trainer.rollout.server import PolicyServer
 from trainer.rollout.sessions import run_sessions
@@ -110,7 +110,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--server-command",
         default="",
         metavar="COMMAND",
-        help="starts another server, with {policy}, {name} and {port} filled in",
+        help=f"starts another server, with {{policy}}, {{name}} and {{port}} filled in, such as: {VLLM}",
     )
 
 

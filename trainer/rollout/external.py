@@ -15,6 +15,11 @@ from pathlib import Path
 from sandbox.errors import EnvironmentFault, UsageError
 from trainer.rollout.server import HOST
 
+VLLM = (
+    "vllm serve {policy} --served-model-name {name} --port {port} --enable-auto-tool-choice --tool-call-parser hermes "
+    "--generation-config vllm --logprobs-mode processed_logprobs"
+)
+"""Starts vLLM such that it takes tools, samples from the model's own distribution, and tells the probabilities it drew by."""
 _POLL_SECONDS = 0.5
 _TOLD_BYTES = 2000
 _PATIENCE_SECONDS = 900.0
@@ -42,7 +47,7 @@ def external_server(command: str, policy: Path, name: str, log: Path) -> Iterato
         raise UsageError(
             f"The server's command cannot be read: {error}.",
             where=command,
-            next_step="Write it as in: vllm serve {policy} --served-model-name {name} --port {port}",
+            next_step=f"Write it as in: {VLLM}",
         ) from error
     with log.open("ab") as output:
         try:
