@@ -15,7 +15,7 @@ from torch import nn
 from torch.autograd import forward_ad
 
 from ._known import ALIGNMENT, is_traced_early
-from ._parts import changed_setting, is_setting, other_attribute, other_mode, parts
+from ._parts import changed_setting, other_attribute, other_mode, parts
 
 _GRADIENTS = "gradients are on; call it under torch.no_grad() or torch.inference_mode()"
 _PLAIN = (torch.Tensor, nn.Parameter)
@@ -117,7 +117,7 @@ class Contract:
         cls: The landed class, its constructor and forward not yet wrapped.
 
     Attributes:
-        held: Path and names of those attributes that are no settings of the module and its parts, such as a configuration's.
+        held: Path and names of the attributes that have to be as they were verified.
     """
 
     def __init__(self, record: dict[str, Any], cls: type[nn.Module]) -> None:
@@ -132,7 +132,7 @@ class Contract:
             for path, named in record["attributes"].items()
             for name, text in named.items()
         ]
-        self.held = [(path, names) for path, names, value in self._attributes if not is_setting(names, value)]
+        self.held = [(path, names) for path, names, _ in self._attributes]
         self._autocast: str = record["autocast"]
         self._positional = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
         self._constants = {p.name: p.default for p in parameters if p.default is not p.empty}

@@ -27,7 +27,7 @@ class Forms:
         self.tf32: str = record.get("tf32", "")
         self._first = Contract(record, cls)
         self._others = [Contract(each, cls) for each in record.get("forms", ())]
-        self.held = [each for form in (self._first, *self._others) for each in form.held]
+        self.held = list(dict.fromkeys(each for form in (self._first, *self._others) for each in form.held))
 
     def differs(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
         """Return why a call is not of a form that was verified, or an empty text."""

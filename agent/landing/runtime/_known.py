@@ -17,7 +17,7 @@ import torch
 from torch import nn
 from torch.autograd import forward_ad
 
-from ._parts import HOOKS, attribute, part_at, settings_getter
+from ._parts import HOOKS, attribute, part_at, setting_names, settings_getter
 
 ALIGNMENT = 16
 is_traced_early: Callable[[], bool] = functools.partial(
@@ -38,7 +38,7 @@ class KnownCalls:
     """The calls of one module that were found to fit. Copies and pickles of the module begin without any.
 
     Args:
-        held: Path and names of attributes to look at beside the settings of the module and its parts.
+        held: Path and names of the attributes that have to be as they were verified.
     """
 
     def __init__(self, held: Held) -> None:
@@ -97,7 +97,10 @@ class _Known:
         self._wanted = [getter(holder) for holder, getter in self._settings]
         self._own_getter = settings_getter(module)
         self._own_settings = self._own_getter(vars(module))
-        self._held = [(part_at(module, path) if path else _OWN, names) for path, names in held]
+        found = [(part_at(module, path), names) for path, names in held]
+        self._held = [
+            (_OWN if part is module else part, names) for part, names in found if not _is_compared(part, names)
+        ]
         self._held_values = [_kept(attribute(module if part is _OWN else part, names)) for part, names in self._held]
         self._grad = torch.is_grad_enabled()
         self._names = tuple(kwargs)
@@ -162,6 +165,11 @@ class _Known:
             if getter(holder) != wanted or "forward" in holder:
                 return False
         return True
+
+
+def _is_compared(part: Any, names: tuple[str, ...]) -> bool:
+    """Whether an attribute of a part is compared at each call as one of its settings, or as its class."""
+    return names[0] == "__class__" or (part is not None and len(names) == 1 and names[0] in setting_names(part))
 
 
 def _kept(value: Any) -> Any:

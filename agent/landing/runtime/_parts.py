@@ -129,11 +129,6 @@ def _assigned(cls: type[Any]) -> frozenset[str]:
     )
 
 
-def is_setting(names: tuple[str, ...], value: Any) -> bool:
-    """Whether ``settings_getter`` looks at an attribute of this name and value, or, for a class, the known calls do."""
-    return names[0] == "__class__" or (len(names) == 1 and _is_plain(value))
-
-
 def _is_plain(value: Any) -> bool:
     return type(value) in _PLAIN or (type(value) is tuple and all(type(each) in _PLAIN for each in value))
 

@@ -41,6 +41,9 @@ class Layer(nn.Module):
         self.slope, self.window, self.sizes = slope, None, [1, 2]
         self.part = part()
 
+    def set_slope(self, slope):
+        self.slope = slope
+
     def forward(self, x):
         y = self.part(self.act(x * self.weight * self.slope)) + self.config.eps * self.sizes[1]
         return y if getattr(self, "win" + "dow") is None else y[: self.window]
@@ -138,6 +141,8 @@ def test_layers_that_differ_in_what_nothing_reads_run_the_kernels_and_others_do_
     ran(layer, "its sizes is not [1, 2]")
     layer.sizes[1] = 2
     ran(layer)
+    layer.set_slope(3)
+    ran(layer, "its slope is not 2")
     """
     run(root, SCRIPT + dedent(code))
 
