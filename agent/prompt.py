@@ -151,6 +151,11 @@ def _workspace(spec: TaskSpec) -> str:
 def _kernels(spec: TaskSpec) -> str:
     cuda = spec.kernel_suffix == ".cu"
     stream = ", cudaStream_t stream" if cuda else ""
+    types = (
+        "float, double, __half, __nv_bfloat16, intN_t, uintN_t, bool"
+        if cuda
+        else "float, double, intN_t, uintN_t, bool, or your own `struct bfloat16 { uint16_t bits; };` (or float16)"
+    )
     returns = "0 or a CUDA error code" if cuda else "0, or another number for an error"
     binding = "the stream is passed for you; launch on it" if cuda else "there is no stream"
     libraries = (
@@ -162,6 +167,7 @@ def _kernels(spec: TaskSpec) -> str:
         "# Kernels\n"
         "A kernel file includes no torch header and holds launchers of this form:\n"
         f'    extern "C" int NAME(const T* in, T* out, int64_t n, float eps{stream})\n'
+        f"- T is one of {types}\n"
         f"- `const` pointers are inputs, the others outputs; scalars are int, int64_t, float or double; it returns {returns}\n"
         f"- call it from `{spec.candidate_file}`: `{spec.kernels_import} NAME`, then `NAME(x, out, n, eps)`: the C parameters "
         f"in order; {binding}\n"

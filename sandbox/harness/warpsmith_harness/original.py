@@ -241,7 +241,7 @@ def _dependence(
         (depends_on if matters else ignores).append(name)
         used += [tensor] if matters else []
     if untested:
-        notes.append(f"Taken as used, without a test: {', '.join(untested)}.")
+        notes.append(f"Whether the output depends on {', '.join(untested)} was not tested; it is taken to.")
     return depends_on, ignores, used
 
 

@@ -133,7 +133,7 @@ class TestAccepted:
         """
         facts = accept(make_task(source, inputs="torch.randn(8, 8), torch.ones(8, 8).triu(1).bool(), torch.arange(4)"))
         assert facts["depends_on"] == ["x", "mask", "at"]
-        assert facts["notes"] == ["Taken as used, without a test: at."]
+        assert facts["notes"] == ["Whether the output depends on at was not tested; it is taken to."]
 
     def test_one_constant_output_is_a_note(self, make_task) -> None:
         facts = accept(make_task(forward("(x * 2, torch.softmax(x, -1).sum(-1))")))
