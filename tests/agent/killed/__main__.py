@@ -28,6 +28,9 @@ from tests.agent.support import make_settings
 from tests.servers.openai_server import OpenAIServer
 from tests.storm import leaks
 
+OF_ONE_KIND = 3
+"""Kills of a session where only one kind is wanted."""
+
 
 def main() -> int:
     """Play, kill, compare, and say how it went."""
@@ -85,9 +88,12 @@ def _play(folder: Path, name: str, server: OpenAIServer, moments: list[Moment]) 
 
 
 def _draw_all(chance: random.Random, options: argparse.Namespace) -> list[Moment]:
-    """Draw one moment of every kind: those of the work in random order, then those of the landing, then one more."""
+    """Draw one moment of every kind: those of the work in random order, then those of the landing, then one more.
+
+    Where only one kind is wanted, draw a few of it.
+    """
     kinds = [*chance.sample(WORKING, len(WORKING)), *chance.sample(LANDING, len(LANDING)), "event"]
-    return [draw(kind, chance) for kind in kinds if options.only in ("", kind)]
+    return [draw(kind, chance) for kind in ([options.only] * OF_ONE_KIND if options.only else kinds)]
 
 
 def _parser() -> argparse.ArgumentParser:

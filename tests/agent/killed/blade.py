@@ -17,11 +17,7 @@ from tests.servers.engine_process import EngineProcess
 WORKING = ("event", "stream", "tool", "check", "ahead", "torn", "start")
 LANDING = ("landing", "landing write")
 KINDS = (*WORKING, *LANDING)
-_AT = {
-    "tool": (ev.ToolStarted, "Bash"),
-    "check": (ev.ToolStarted, "Check"),
-    "ahead": (ev.ToolFinished, "Write"),
-}
+_AT = {"tool": "Bash", "check": "Check"}
 
 
 @dataclass(frozen=True)
@@ -31,7 +27,7 @@ class Moment:
     Attributes:
         kind: ``event``: after the ``count``-th event stored from here on. ``torn``: likewise, and the next line is begun.
             ``stream``: at the ``count``-th piece of an answer. ``tool``, ``check``: ``delay`` after a Bash, a Check began.
-            ``ahead``: ``delay`` after an edit was done, when the model writes its next answer and the judge works unasked.
+            ``ahead``: ``delay`` after the judge began to work unasked, while the model writes its next answer.
             ``start``: ``delay`` after the engine was started. ``landing``: ``delay`` after it was asked to land.
             ``landing write``: ``delay`` after it began to write into the project.
         delay: Seconds.
@@ -44,7 +40,7 @@ class Moment:
 
 def draw(kind: str, chance: random.Random) -> Moment:
     """Return a random moment of a kind."""
-    longest = {"tool": 0.6, "check": 2.5, "ahead": 1.5, "start": 2.5, "landing": 3.0, "landing write": 0.012}
+    longest = {"tool": 0.6, "check": 2.5, "ahead": 0.2, "start": 2.5, "landing": 3.0, "landing write": 0.012}
     most = {"event": 25, "torn": 25, "stream": 40}
     return Moment(kind, chance.randint(1, most.get(kind, 1)), chance.uniform(0, longest.get(kind, 0)))
 
@@ -77,7 +73,9 @@ class Blade:
             kind == "stream" and isinstance(event, ev.Delta)
         ):
             self._count()
-        elif isinstance(event, ev.ToolStarted | ev.ToolFinished) and _AT.get(kind) == (type(event), event.name):
+        elif (kind == "ahead" and isinstance(event, ev.StageAhead)) or (
+            isinstance(event, ev.ToolStarted) and _AT.get(kind) == event.name
+        ):
             self._later(self._moment.delay)
 
     def landing(self) -> None:
