@@ -13,22 +13,31 @@ import pytest
 from agent.session import session_folders
 from agent.store import EVENTS, read_events
 from sandbox.errors import ExitCode
+from tests.conftest import skip_if_disturbed
 from tests.trainer.rollout import toy
 from trainer.__main__ import main
 from trainer.cycle import State, begin_state, read_state, write_state
 from trainer.policy.tiny import write_tiny_policy
 
 SMALL = ["--sessions", "1", "--turns", "2", "--answer-tokens", "8", "--context", "32768", "--device", "cpu"]
+MOST_ARE_RIGHT = 1.25
+"""Mean reward that no step has where every third session is right, but by a chance of one in fifty."""
 SERVE = f"{sys.executable} -m trainer serve {{policy}} --name {{name}} --port {{port}} --device cpu"
+PLAIN = f"{sys.executable} -m tests.trainer.rollout.plain_server {{policy}} --name {{name}} --port {{port}}"
 
 
 @pytest.fixture
-def at_home(tmp_path, monkeypatch):
+def home(tmp_path, monkeypatch):
     for name, value in toy.environment(tmp_path).items():
         monkeypatch.setenv(name, value)
-    (tmp_path / "task.py").write_text(toy.REFERENCE.replace("SIZE", "64, 512"))
-    write_tiny_policy(tmp_path / "policy", vocabulary=4096)
     return tmp_path
+
+
+@pytest.fixture
+def at_home(home):
+    (home / "task.py").write_text(toy.reference("cpu"))
+    write_tiny_policy(home / "policy", vocabulary=4096)
+    return home
 
 
 def command(folder, *more):
@@ -71,6 +80,22 @@ def test_killed_within_a_session_it_goes_on_there_and_every_trajectory_names_its
     assert all(line["mismatch_k3"] < 1e-4 for line in steps(at_home))
 
 
+@pytest.mark.alone
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_sessions_earn_more_after_a_few_updates(home):
+    """A third of the first sessions is right. Where all of those few are wrong, a step more is needed."""
+    toy.prepare(home, "cpu", toy.BY_CORRECTNESS)
+    for count in (2, 3, 4):
+        code = toy.go_round(home, "cpu", steps=count, sessions=6, at_once=2)
+        skip_if_disturbed(toy.disturbed(home))
+        assert code == ExitCode.OK
+        first, *_, last = toy.rewards(home)
+        if last > MOST_ARE_RIGHT:
+            break
+    assert last > max(first, MOST_ARE_RIGHT)
+
+
 def begun(rollouts):
     return [each for each in session_folders(rollouts) if (each / EVENTS).is_file()]
 
@@ -90,6 +115,23 @@ def test_another_server_writes_with_the_weights_of_the_moment(at_home):
     ]
     assert sorted(versions, key=max) == [{0}, {1}]
     assert len(steps(at_home)) == 2
+
+
+@pytest.mark.long
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_server_that_tells_nothing_of_its_weights_writes_with_those_of_the_moment(at_home):
+    """It streams as vLLM does; written with the weights of a step before, an episode would differ from this engine's pass."""
+    far = ["actor_lr=1e-2", "warm_up=1", "epochs=4", "baseline_fallback=false", "whiten=false"]
+    unguarded = [f"{name}=none" for name in ("k3_limit", "entropy_jump", "length_jump")]
+    settings = [part for setting in (*far, *unguarded) for part in ("--set", setting)]
+    assert main(command(at_home, "--steps", "2", "--server-command", PLAIN, *settings)) == ExitCode.OK
+    first, second = steps(at_home)
+    assert first["k3"] > 0.01
+    assert max(first["mismatch_k3"], second["mismatch_k3"]) < 1e-4
+    told = [turn.identity for each in session_folders(at_home / "run" / "rollouts") for turn in turns(each)]
+    assert told
+    assert not any({"weights", "version"} & identity.keys() for identity in told)
 
 
 @pytest.mark.parametrize(
