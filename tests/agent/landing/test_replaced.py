@@ -13,6 +13,8 @@ from agent.landing.kept import kept_of
 from agent.landing.replaced import told_replaced
 from agent.landing.taking_back import take_back
 from agent.landing.verified import VerifiedTensor
+from app.state import Judged
+from app.text.landing import Proposal, landing_rows
 from sandbox.errors import LandingRefused
 from sandbox.task import TaskSpec
 from tests.agent.landing.example import CANDIDATE, ORIGINAL, SIGNATURE, accepted, make_project, planned, verdict
@@ -60,6 +62,8 @@ def test_it_says_which_calls_are_no_longer_covered_and_an_undo_brings_the_first_
     assert said.startswith("It replaces the kernels of Block that landed there before (verified on a CPU, 1.50 times")
     assert "NOT COVERED any more, so that the original runs: x float32 [2 to 64, 8], weight float32 [8]" in said
     assert "shift=None on cpu in eval mode" in said
+    asked = landing_rows(Judged(2, {}, verdict(), 0.0), Proposal(later, 3), 0, 100)
+    assert "NOT COVERED any more" in " ".join(str(row.content.plain) for row in asked)
     land(later)
     with pytest.raises(LandingRefused, match="later landing of Block took the place of this one") as refused:
         take_back(earlier, spec.root, NAME)
