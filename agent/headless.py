@@ -17,7 +17,7 @@ from typing import Literal
 from agent import commands as cmd
 from agent import events as ev
 from agent.events import EndReason
-from agent.outcome import best_line, next_line, spent_lines
+from agent.outcome import best_line, landed_lines, next_line, spent_lines
 from agent.session import create_session, engine_command, read_state
 from agent.settings import Settings
 from agent.state import SessionState
@@ -123,7 +123,7 @@ def summary(state: SessionState, ended: ev.RunEnded, folder: Path, *, unlanded: 
     """Return the result of a run in a few lines; ``unlanded`` says why nothing landed that was to."""
     lines = [f"ended: {ended.reason}{f' ({ended.detail})' if ended.detail else ''}"]
     lines += [best_line(state), *([ended.workspace] if ended.workspace else []), *spent_lines(state, ended.minutes)]
-    lines += [f"landed: {entry['path']}" for n in state.landings_standing for entry in state.landings[n].files]
+    lines += landed_lines(state)
     if unlanded:
         lines.append(f"not landed: {unlanded}")
     lines += [f"session: {folder}", next_line(state, folder)]

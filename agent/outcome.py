@@ -56,6 +56,11 @@ def _of(used: str, limit: str) -> str:
     return f"{used} of {limit}" if limit else used
 
 
+def landed_lines(state: SessionState) -> list[str]:
+    """Return the files of the landings that stand, each on a line."""
+    return [f"landed: {entry['path']}" for number in state.landings_standing for entry in state.landings[number].files]
+
+
 def next_line(state: SessionState, folder: Path) -> str:
     """Return what the developer can do now with the session in ``folder``, as a command."""
     at_home = folder.parent.parent == Settings.home

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from agent.framing import as_data, fenced
-from agent.outcome import best_line
+from agent.outcome import best_line, landed_lines, next_line
 from agent.search.record import Member, Record
-from agent.session import open_session, read_state, summarise
+from agent.session import read_state, summarise
 from agent.state import Judged
 from agent.verdict_text import verdict_text
 
@@ -56,10 +56,13 @@ def summary(record: Record, winner: Member | None, unlanded: Sequence[str] = ())
     if winner is None:
         lines.append("no correct candidate")
     else:
-        lines += [best_line(read_state(winner.session)), f"session: {winner.session}"]
-        lines.append(
-            f"next: look at the changes and land them: warpsmith sessions resume {open_session(winner.session).id}"
-        )
+        state = read_state(winner.session)
+        lines += [
+            best_line(state),
+            *landed_lines(state),
+            f"session: {winner.session}",
+            next_line(state, winner.session),
+        ]
     lines += [f"not landed: {reason}" for reason in unlanded]
     return "\n".join(lines) + "\n"
 

@@ -80,6 +80,8 @@ def test_agents_differ_the_best_is_carried_forward_and_cheats_and_failures_are_n
     assert (code == ExitCode.OK) == landed, told
     assert ("fused_shift" in (tmp_path / "project" / "shifted.py").read_text()) == landed
     assert landed or full[-1].verdict.reward not in (2, 3) or "not landed" in told
+    assert ("\nlanded: " in told) == landed
+    assert ("look at what landed, or undo it" in told) == landed
 
 
 @pytest.mark.slow
