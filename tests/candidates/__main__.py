@@ -8,6 +8,7 @@ Exit status 1 if a cheat was missed or an honest candidate rejected.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import tempfile
 import time
@@ -35,6 +36,7 @@ def main() -> int:
     isolation = isolation_named(options.isolation) if options.isolation else None
     wrong, end = 0, time.monotonic() + 60 * options.minutes
     with tempfile.TemporaryDirectory(prefix="candidates-") as folder:
+        os.environ.setdefault("WARPSMITH_POOL", f"{folder}/pool")  # not behind whatever else is judged on this machine
         judges = Judges(TASKS, Path(folder), options.device, isolation=isolation)
         try:
             for name, candidate in _chosen(options.device, options.only):
