@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import sys
+import time
 import types
 from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 
@@ -32,6 +33,7 @@ NOT_LOOKED_AT: Dict[str, Any] = {"any": "its tensors leave no room to run it in 
 """What ``attribute_reads`` would return of a task that fills the device."""
 CLASS = "__class__.__qualname__"
 _RUNS = 2
+_SECONDS = 10.0
 _DEEPEST = 3
 _OF_EVERY_MODULE = frozenset(vars(nn.Module()))
 _STORES = ("_parameters", "_buffers", "_modules")
@@ -55,7 +57,7 @@ def attribute_reads(task: LoadedTask) -> Dict[str, Any]:
     """
     watch = _Watch(task.reference())
     try:
-        with watch.on(), _eager():
+        with watch.on(), _eager(watch):
             _run(task, watch)
     except Exception as error:  # whatever the developer's classes make of being watched
         watch.why = f"watching it raises {summary(error)}"
@@ -66,10 +68,13 @@ def attribute_reads(task: LoadedTask) -> Dict[str, Any]:
 
 
 def _run(task: LoadedTask, watch: _Watch) -> None:
-    module = watch.module
+    module, until = watch.module, time.monotonic() + _SECONDS
     for _ in range(_RUNS):
         task.forward(module, *task.inputs())
     for args, kwargs in _calls(task, module):
+        if time.monotonic() > until:
+            watch.why = "it takes long, and was not run at other sizes and in the other mode"
+            return
         with _Looks(watch):
             task.forward(module, args, kwargs)
     if task.spec["gradients"]:
@@ -108,11 +113,16 @@ def _run_backward(task: LoadedTask, watch: _Watch) -> None:
 
 
 @contextlib.contextmanager
-def _eager() -> Iterator[None]:
+def _eager(watch: _Watch) -> Iterator[None]:
     """Let what the developer compiles run as it is written: a compiled graph reads nothing."""
     stance: Optional[Callable[[str], Any]] = getattr(torch.compiler, "set_stance", None)
-    with stance("force_eager") if stance is not None else contextlib.nullcontext():
+    if stance is None:  # torch before 2.6
         yield
+        if "torch._dynamo" in sys.modules:
+            watch.why = watch.why or "parts of it may have been compiled"
+    else:
+        with stance("force_eager"):
+            yield
 
 
 class _Looks(TorchDispatchMode):
