@@ -17,7 +17,7 @@ from typing import Literal
 from agent import commands as cmd
 from agent import events as ev
 from agent.events import EndReason
-from agent.outcome import best_line, landed_lines, next_line, spent_lines
+from agent.outcome import best_line, landed_lines, next_line, spent_lines, unproven
 from agent.session import create_session, engine_command, read_state
 from agent.settings import Settings
 from agent.state import SessionState
@@ -255,9 +255,7 @@ def _against_landing(watcher: _Watcher, *, untimed: bool = False) -> str:
         return "there is no attempt to land"
     if untimed and best.verdict.correct and best.verdict.reward is None:
         return ""
-    if best.verdict.tier != "full" or best.verdict.reward not in (2, 3):
-        return f"attempt {best.attempt} was not seen to be faster than eager by a full verdict: {best.verdict.reason}"
-    return ""
+    return unproven(best)
 
 
 def _status(status: int, interrupted: bool) -> ExitCode:

@@ -56,6 +56,13 @@ def _of(used: str, limit: str) -> str:
     return f"{used} of {limit}" if limit else used
 
 
+def unproven(best: Judged) -> str:
+    """Return why an attempt is not one that lands unseen; empty where a full verdict has it faster than eager."""
+    if best.verdict.tier == "full" and best.verdict.reward in (2, 3):
+        return ""
+    return f"attempt {best.attempt} was not seen to be faster than eager by a full verdict: {best.verdict.reason}"
+
+
 def landed_lines(state: SessionState) -> list[str]:
     """Return the files of the landings that stand, each on a line."""
     return [f"landed: {entry['path']}" for number in state.landings_standing for entry in state.landings[number].files]

@@ -16,6 +16,7 @@ from agent import events as ev
 from agent.budget import OVER
 from agent.events import EndReason
 from agent.headless import FAULTS, LandPolicy, narration
+from agent.outcome import unproven
 from agent.ranking import best_of
 from agent.search.driving import LOST, drive
 from agent.search.ideas import idea_for
@@ -180,8 +181,8 @@ class _Search:
         if best is None:
             return ["there is no attempt to land"]
         member, judged = best
-        if judged.verdict.tier != "full" or judged.verdict.reward not in (2, 3):
-            return [f"attempt {judged.attempt} was not seen to be faster than eager by a full verdict"]
+        if against := unproven(judged):
+            return [against]
         land = cmd.Land(attempt=judged.attempt, commit=commit, faster=True)
         ends = (ev.Landed, ev.LandingRefusedEvent)
         ended = await drive(member.session, [land], ends, lambda e, line: self._tell(member, e, line))
