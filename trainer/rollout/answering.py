@@ -40,6 +40,7 @@ class Answer:
         self._words = Detokenizer(served.policy.tokenizer)
         self._said = AnswerText()
         self._text = ""
+        self._told = 0
         self._stopped = False
         prompt = served.conversations.prompt(asked.messages, asked.tools)
         room = served.settings.context - len(prompt)
@@ -65,7 +66,7 @@ class Answer:
                 break
             if len(self._tokens) - self._unsent >= _SILENT_TOKENS:
                 yield self._chunk({"content": ""})
-        left = [] if self._stopped else [*self._heard(self._words.rest()), *self._said.end()]
+        left = [] if self._stopped else [*self._heard(self._words.rest(), last=True), *self._said.end()]
         yield from map(self._piece, left)
         self._remember()
         yield self._chunk({}, self._finish_reason)
@@ -108,12 +109,16 @@ class Answer:
         if token.id not in self._served.ends:
             yield from self._heard(self._words.add(token.id))
 
-    def _heard(self, text: str) -> Iterator[str | CallText]:
-        """Yield what a piece of text says, up to a stop string if there is one."""
-        before, self._text = len(self._text), self._text + text
-        found = [at for stop in self._asked.sampling.stop if (at := self._text.find(stop)) >= 0]
+    def _heard(self, text: str, *, last: bool = False) -> Iterator[str | CallText]:
+        """Yield what a piece of text says, up to a stop string if there is one; what may begin one waits for more."""
+        self._text += text
+        stops = self._asked.sampling.stop
+        found = [at for stop in stops if (at := self._text.find(stop)) >= 0]
         self._stopped = bool(found)
-        yield from self._said.add(self._text[before : min(found)] if found else text)
+        begun = 0 if last else max((_begun(self._text, stop) for stop in stops), default=0)
+        until = min(found) if found else len(self._text) - begun
+        yield from self._said.add(self._text[self._told : until])
+        self._told = until
         if found:
             yield from self._said.end()
 
@@ -153,3 +158,8 @@ class Answer:
     def give_up(self) -> None:
         """Let nothing more be drawn: nobody listens."""
         self._request.cancelled = True
+
+
+def _begun(text: str, stop: str) -> int:
+    """Return how many characters at the end of a text may be the beginning of a stop string."""
+    return next((size for size in range(len(stop) - 1, 0, -1) if text.endswith(stop[:size])), 0)
