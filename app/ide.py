@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shlex
+import signal
 import sys
 from collections.abc import Iterable, Mapping
 from functools import partial
@@ -23,7 +25,7 @@ from app.screens.session import SessionScreen
 from app.terminal import require_terminal
 from app.text.plain import clean
 from app.theme import THEMES, VARIABLE_DEFAULTS, choose_theme
-from sandbox.errors import ExitCode, UsageError
+from sandbox.errors import ExitCode, ToldToEnd, UsageError
 
 if TYPE_CHECKING:
     from sandbox.hotspots.ranking import Ranking
@@ -77,6 +79,8 @@ def _run(app: WarpsmithApp) -> int:
     if app.last_session is not None:
         home = "" if app.home == Settings().home else f" --home {shlex.quote(str(app.home))}"
         sys.stderr.write(f"The session is saved. Go on with: warpsmith sessions resume {app.last_session}{home}\n")
+    if app.told_to_end:
+        raise ToldToEnd
     return ExitCode.INTERNAL if app.return_code else ExitCode.OK
 
 
@@ -104,6 +108,7 @@ class WarpsmithApp(App[None]):
         self._first = first
         self._keys = dict(keymap)
         self.last_session: str | None = None
+        self.told_to_end = False
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Give themes that are not ours the colours that only we name."""
@@ -111,8 +116,15 @@ class WarpsmithApp(App[None]):
 
     def on_mount(self) -> None:
         """Show the first screen."""
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            asyncio.get_running_loop().add_signal_handler(number, self._end)
         self.set_keymap(self._keys)
         self.open_screen(self._first)
+
+    def _end(self) -> None:
+        """Leave in order when told to end: an exception amid the loop would leave tasks that complain on the terminal."""
+        self.told_to_end = True
+        self.exit()
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """Offer in the palette what can be done now, then what Textual offers."""

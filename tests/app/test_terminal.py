@@ -3,6 +3,7 @@
 import os
 import pty
 import select
+import signal
 import subprocess
 import sys
 import termios
@@ -72,3 +73,25 @@ def test_in_a_terminal_it_is_drawn_and_left(tmp_path: Path, monkeypatch: pytest.
     terminal.press(leave)
     assert terminal.ended() == 0
     assert b"warpsmith sessions resume 3f9a1c2e" in terminal.seen
+
+
+def test_one_that_is_told_to_end_and_then_woken_ends_without_a_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = sessions.record(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    terminal = Terminal(
+        "-c",
+        "import sys; from pathlib import Path; from app.ide import run_ide; from sandbox.boundary import exit_code_of\n"
+        "sys.exit(exit_code_of(lambda: run_ide(Path(sys.argv[1]))))",
+        str(folder),
+    )
+    terminal.until("Quit")
+    terminal.until("Reading")
+    os.kill(terminal.pid, signal.SIGTERM)
+    os.kill(terminal.pid, signal.SIGCONT)
+    assert terminal.ended() == 130
+    assert b"warpsmith sessions resume 3f9a1c2e" in terminal.seen
+    assert b"Interrupted." in terminal.seen
+    for words in (b"Traceback", b"Exception ignored", b"never retrieved", b"was destroyed"):
+        assert words not in terminal.seen
