@@ -101,7 +101,8 @@ def _about(each: Hotspot, gain: Gain | None, root: Path) -> Text:
     text = Text(clean(each.name), style="" if each.unopened else "bold")
     text.append(f"  {place(each, root)}", style="dim")
     for variant in each.variants[:1]:
-        others = f"  and {len(each.variants) - 1} other ways" if len(each.variants) > 1 else ""
+        count = len(each.variants) - 1
+        others = f"  and {count} other {'way' if count == 1 else 'ways'}" if count else ""
         text.append(f"\n{calls_text(variant)}{others}", style="dim")
     if gain is not None and (gain.unknown or gain.compile_unknown):
         text.append(f"\n{clean(gain_text(gain))}", style="dim")

@@ -267,7 +267,7 @@ def _choose_class(path: Path, wanted: str) -> str:
     raise UsageError(
         f"This file has several modules: {', '.join(modules)}.",
         where=str(path),
-        next_step=f"Name one: {path.name}:{modules[-1]}",
+        next_step=f"Name one: {os.path.relpath(path)}:{modules[-1]}",
     )
 
 

@@ -68,6 +68,7 @@ def test_a_request_that_is_wrong_is_told_at_once(
             "class A:\n def forward(s): 0\nclass B:\n def forward(s): 0\n",
             ["several modules: A, B", "two.py:B"],
         ),
+        ("in/two.py", "class A:\n def forward(s): 0\nclass B:\n def forward(s): 0\n", ["Name one: in/two.py:B"]),
         ("two.py:C", "class A:\n def forward(s): 0\n", ["no class 'C'", "its classes are: A"]),
         ("gone.py", None, ["no such file", "gone.py"]),
         ("no.such.module:A", None, ["neither a file nor a module", "--python"]),
@@ -81,6 +82,7 @@ def test_a_target_that_is_wrong_is_told_with_its_place_and_the_next_step(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     if source is not None:
+        Path(target).parent.mkdir(exist_ok=True)
         Path(target.partition(":")[0]).write_bytes(source if isinstance(source, bytes) else source.encode())
     with pytest.raises(UsageError) as caught:
         resolve_target(target, python=sys.executable)
