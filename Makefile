@@ -1,4 +1,4 @@
-# Two commands: `make demo` and `make test`. Both make their own virtual environment on first use.
+# `make demo` and `make test` need nothing before them: whichever command comes first makes the virtual environment.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from agent.events import EndReason, Event
@@ -141,10 +142,10 @@ class Model(Protocol):
 
 
 def require_model(settings: Settings) -> None:
-    """Refuse settings that name no model.
+    """Refuse settings that name no model, or a recording that is not there.
 
     Raises:
-        ModelUnavailable: None is named.
+        ModelUnavailable: None is named, or there is no such recording.
     """
     if not settings.model:
         raise ModelUnavailable(
@@ -152,6 +153,17 @@ def require_model(settings: Settings) -> None:
             where="setting 'model'",
             next_step="Name one with --model or WARPSMITH_MODEL: a LiteLLM model name, or replay:SESSION.",
         )
+    if settings.model.startswith(REPLAYED):
+        _recording(settings)
+
+
+def _recording(settings: Settings) -> Path:
+    from agent.replay import find_recording
+
+    try:
+        return find_recording(settings.model.removeprefix(REPLAYED), settings.home)
+    except UsageError as error:
+        raise ModelRefused(error.what, where=error.where, next_step=error.next_step) from error
 
 
 def make_model(settings: Settings, device: str) -> Model:
@@ -162,13 +174,9 @@ def make_model(settings: Settings, device: str) -> Model:
     """
     require_model(settings)
     if settings.model.startswith(REPLAYED):
-        from agent.replay import ReplayModel, find_recording
+        from agent.replay import ReplayModel
 
-        try:
-            recording = find_recording(settings.model.removeprefix(REPLAYED), settings.home)
-        except UsageError as error:
-            raise ModelRefused(error.what, where=error.where, next_step=error.next_step) from error
-        return ReplayModel(recording, device, settings.replay_delay)
+        return ReplayModel(_recording(settings), device, settings.replay_delay)
     from agent.litellm_model import LiteLLMModel
 
     return LiteLLMModel(

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from agent.budget import Spent
+from agent.events import EndReason
 from agent.landing.standing import is_gone
-from agent.session import open_session
+from agent.session import is_open, open_session
 from agent.settings import Settings
 from agent.state import Judged, SessionState
 
@@ -78,6 +79,12 @@ def next_line(state: SessionState, folder: Path) -> str:
                 f"what landed is not in the project any more: others took it back, or you did by hand; next: {command}"
             )
         return f"next: look at what landed, or undo it: {command}"
+    if is_open(folder):
+        return "next: it is open just now, in another terminal or without a screen: look there, or here again when it has ended"
+    if state.best is None and state.end_reason == EndReason.TASK_UNUSABLE:
+        return (
+            f"next: mend that; where options have to change, begin anew, since a session keeps its own; else: {command}"
+        )
     if state.best is None:
         return f"next: let the agent go on: {command}"
     return f"next: look at the changes and land them: {command}"

@@ -25,7 +25,7 @@ from typing import Any
 from agent.events import FORMAT
 from agent.settings import Settings
 from agent.state import Judged, SessionState
-from agent.store import EVENTS, LOCK, read_events, sweep, write_atomically
+from agent.store import EVENTS, LOCK, another_place, read_events, sweep, write_atomically
 from sandbox.errors import EnvironmentFault, UsageError
 from sandbox.reward import FAILED
 from sandbox.task import TaskSpec
@@ -119,7 +119,7 @@ def create_session(spec: TaskSpec, settings: Settings, home: Path, search: dict[
         raise EnvironmentFault(
             f"No session can be made: {error.strerror}.",
             where=str(folder),
-            next_step="Free some space or choose another place with --home.",
+            next_step=another_place(error),
         ) from error
     return folder
 

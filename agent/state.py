@@ -48,6 +48,7 @@ class SessionState:
         decisions: The last decision on each hunk: ``(attempt, file, hunk)`` to its reason when rejected, null when accepted.
         landings: By number; ``undone`` those taken back, with how.
         running: Whether a run began that has not ended.
+        end_reason: Why the last run that ended did; empty where none has.
         original: ``OriginalProfile.to_json()`` once it was measured.
         mode: The permission mode chosen last, empty before the first choice.
         allowed: Rules for calls that the developer allowed in this session.
@@ -76,6 +77,7 @@ class SessionState:
     landings: dict[int, ev.Landed] = field(default_factory=dict)
     undone: dict[int, ev.Undone] = field(default_factory=dict)
     running: bool = False
+    end_reason: str = ""
     original: dict[str, Any] | None = None
     mode: str = ""
     allowed: list[str] = field(default_factory=list)
@@ -101,7 +103,7 @@ class SessionState:
             case ev.RunStarted():
                 self.running, self.limits, self.spent_before = True, Limits.stored(event), self.spent
             case ev.RunEnded():
-                self.running = False
+                self.running, self.end_reason = False, event.reason
             case ev.ConversationStarted():
                 self.messages, self.tools = [event.message], event.tools
             case ev.UserMessage():

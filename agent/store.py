@@ -7,6 +7,7 @@ them. A line torn by a crash loses at most itself: readers skip it, and the next
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import json
@@ -245,6 +246,13 @@ def _write_all(file: int, data: bytes, offset: int) -> None:
         data, offset = data[written:], offset + written
 
 
+def another_place(error: OSError) -> str:
+    """Return what to do where sessions cannot be written."""
+    choice = "choose another place with --home."
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return f"Free some space, or {choice}" if full else f"{choice[0].upper()}{choice[1:]}"
+
+
 @contextmanager
 def _disk_faults(path: Path) -> Iterator[None]:
     """Turn the system's refusals (full disk, no permission) into a fault of the environment."""
@@ -252,7 +260,5 @@ def _disk_faults(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise EnvironmentFault(
-            f"The session cannot be written: {error.strerror}.",
-            where=str(path),
-            next_step="Free some space or choose another place with --home.",
+            f"The session cannot be written: {error.strerror}.", where=str(path), next_step=another_place(error)
         ) from error

@@ -55,8 +55,23 @@ class Bench:
         return self._process.process.pid
 
     def open(self, timeout: float) -> Message:
-        """Wait until the task is loaded and accepted; return what was found out about it and about the machine."""
-        return self._receive(0, timeout)[0]
+        """Wait until the task is loaded and accepted; return what was found out about it and about the machine.
+
+        Raises:
+            TaskError: The task cannot be used, or its code ended the process.
+            EnvironmentFault: This machine or this interpreter cannot judge.
+            ProcessLost: The process was killed, or gave no answer in time.
+        """
+        try:
+            return self._receive(0, timeout)[0]
+        except ProcessLost as lost:
+            if lost.status is None:
+                raise
+            raise TaskError(
+                f"The module's own code ended the process with status {lost.status} while it was loaded and tried.",
+                where=str(self._spec.path),
+                next_step="Take the call that ends it (such as os._exit) out of what importing, building or calling it runs.",
+            ) from lost
 
     def ask(self, request: Message, timeout: float) -> tuple[Message, list[int]]:
         """Send one request and return the answer, with the descriptors sent beside it, which the caller owns."""
@@ -137,4 +152,6 @@ class Bench:
         status = self._process.process.returncode
         log = self._process.log.text(0.5).strip()[-2000:]
         what = f"The bench process was lost: {why or f'it ended with status {status}'}"
-        return ProcessLost(what, log=log, killed=status == -signal.SIGKILL and not why)
+        by_itself = not why and status is not None and status >= 0 and "Traceback" not in log
+        killed = status == -signal.SIGKILL and not why
+        return ProcessLost(what, log=log, killed=killed, status=status if by_itself else None)

@@ -31,12 +31,14 @@ class ProcessLost(Exception):
     Attributes:
         what: What happened, in a sentence.
         killed: Whether somebody killed it: then what it was doing is not to blame.
+        status: The exit status with which it ended by itself; null where it did not, or where it raised.
     """
 
-    def __init__(self, what: str, *, log: str = "", killed: bool = False) -> None:
+    def __init__(self, what: str, *, log: str = "", killed: bool = False, status: int | None = None) -> None:
         super().__init__(f"{what}: {log}" if log else what)
         self.what = what
         self.killed = killed
+        self.status = status
 
 
 class BoundedLog:

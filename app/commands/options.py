@@ -9,6 +9,7 @@ from typing import Any
 from agent.permissions.modes import MODES
 from agent.settings import LIMITS, Settings, load_settings
 from sandbox.asked import asked_task, inputs_file
+from sandbox.counts import amount, count, natural
 from sandbox.errors import UsageError
 from sandbox.machine.devices import resolve_device
 from sandbox.target import parse_dynamic
@@ -108,10 +109,12 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
 
 def add_limit_options(group: argparse._ActionsContainer) -> None:
     """Add what ends a run of the agent; each is also a setting."""
-    group.add_argument("--turns", dest="turn_limit", type=int, metavar="N", help="turn limit (default 150)")
-    group.add_argument("--tokens", dest="token_limit", type=int, metavar="N", help="limit of tokens read and written")
-    group.add_argument("--dollars", dest="cost_limit_usd", type=float, metavar="X", help="limit of what the run costs")
-    group.add_argument("--minutes", dest="time_limit_minutes", type=float, metavar="X", help="limit of the run's time")
+    group.add_argument("--turns", dest="turn_limit", type=count, metavar="N", help="turn limit (default 150)")
+    group.add_argument(
+        "--tokens", dest="token_limit", type=natural, metavar="N", help="limit of tokens read and written"
+    )
+    group.add_argument("--dollars", dest="cost_limit_usd", type=amount, metavar="X", help="limit of what the run costs")
+    group.add_argument("--minutes", dest="time_limit_minutes", type=amount, metavar="X", help="limit of the run's time")
 
 
 def given_limits(options: argparse.Namespace) -> dict[str, Any]:

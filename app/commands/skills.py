@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -57,7 +58,7 @@ def list_all(options: argparse.Namespace) -> ExitCode:
         print(json.dumps({"skills": rows, "problems": list(found.problems)}))
         return ExitCode.OK
     for each in rows:
-        print(f"{each['name']:24} {each['scope']:9} {each['description'][:90]}")
+        print(f"{each['name']:24} {each['scope']:9} {textwrap.shorten(each['description'], 90, placeholder=' …')}")
     for problem in found.problems:
         print(problem, file=sys.stderr)
     return ExitCode.OK

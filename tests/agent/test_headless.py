@@ -12,7 +12,8 @@ import pytest
 from agent import events as ev
 from agent.events import EndReason
 from agent.headless import land, narration, resume
-from agent.session import create_session, find_session
+from agent.outcome import next_line
+from agent.session import create_session, find_session, read_state
 from agent.store import SessionWriter, read_events
 from sandbox.errors import ExitCode
 from tests.agent.support import make_recording, make_settings, make_spec, make_turn, make_verdict
@@ -80,6 +81,7 @@ def test_a_task_that_cannot_be_used_is_2(tmp_path, source):
     done = start_headless(make_spec(tmp_path, source), settings).finish()
     assert done.returncode == ExitCode.USAGE
     assert "task_unusable" in done.stdout
+    assert done.stdout.splitlines()[-1].startswith("next: mend that; where options have to change, begin anew")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -147,6 +149,19 @@ def test_landing_later_asks_no_model_and_is_1_where_nothing_is_left_to_land(tmp_
 def test_landing_later_what_is_not_faster_is_1_with_the_reason(tmp_path, capfd):
     assert land(judged_before(tmp_path, reward=1)) == ExitCode.FAILED
     assert "not landed: attempt 1 was not seen to be faster than eager" in capfd.readouterr().err
+
+
+def test_landing_later_what_could_not_be_timed_says_how_to(tmp_path, capfd):
+    assert land(judged_before(tmp_path, reward=None)) == ExitCode.FAILED
+    assert "add --untimed to land it all the same" in capfd.readouterr().err
+
+
+def test_a_session_that_is_open_elsewhere_is_not_offered_to_go_on(tmp_path):
+    folder = judged_before(tmp_path)
+    assert "warpsmith sessions resume" in next_line(read_state(folder), folder)
+    writer = SessionWriter(folder)
+    assert "open just now" in next_line(read_state(folder), folder)
+    writer.close()
 
 
 def test_resuming_counts_what_was_judged_before(tmp_path, capfd):
