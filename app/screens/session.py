@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
+from textual.css.query import NoMatches
 from textual.widget import Widget
 from textual.widgets import Footer, Static
 
@@ -28,8 +29,8 @@ from app.widgets.tabs import TabStrip
 from app.widgets.verdict import VerdictPanel
 from sandbox.hotspots.folder import recording_of
 
-if TYPE_CHECKING:
-    pass
+_SHOWING = (TopLine, StatusLine, StreamView, AttemptsTable, VerdictPanel, CodePane, Banner)
+"""Widgets that show the state."""
 
 
 class SessionScreen(AskedScreen):
@@ -141,7 +142,7 @@ class SessionScreen(AskedScreen):
 
     def refresh_state(self) -> None:
         """Redraw what has changed of the session's state."""
-        if self._over or not self.controller.loaded or not self.is_attached:
+        if self._over or not self.controller.loaded or not self.is_attached or not self._complete:
             return
         state = self.controller.state
         if self._was_running and not state.running:
@@ -163,6 +164,16 @@ class SessionScreen(AskedScreen):
             self.query_one(Banner).show(state)
         if changes.parts & Part.QUESTION:
             self.show_question()
+
+    @property
+    def _complete(self) -> bool:
+        """Whether all is there that shows the state: as the IDE is left, widgets go before the screen that holds them."""
+        try:
+            for kind in _SHOWING:
+                self.query_one(kind)
+        except NoMatches:
+            return False
+        return True
 
     def _show_status(self) -> None:
         state = self.controller.state

@@ -24,7 +24,7 @@ from app.screens.reason import ReasonScreen
 from app.screens.session import SessionScreen
 from app.screens.sessions import SessionsScreen
 from app.screens.task_form import TaskFormScreen
-from app.state import SessionState
+from app.state import Problem, SessionState
 from app.widgets.attempts import AttemptsTable
 from app.widgets.banner import Banner
 from app.widgets.code import CodeView
@@ -175,6 +175,15 @@ async def test_an_answer_is_shown_while_it_streams_and_followed(tmp_path: Path) 
         await until(pilot, lambda: "word150" in text(stream))
         assert stream.following
         await until(pilot, lambda: stream.scroll_offset.y == stream.max_scroll_y)
+
+
+async def test_what_arrives_while_the_screen_is_taken_down_finds_nobody(tmp_path: Path) -> None:
+    async with ide(sessions.record(tmp_path)).run_test(size=WIDE) as pilot:
+        await ready(pilot)
+        await session(pilot).query_one(Banner).remove()
+        session(pilot).controller.state.report(Problem("It is over.", "", ""))
+        session(pilot).refresh_state()
+        assert session(pilot).controller.state.problem is not None
 
 
 async def test_scrolling_up_ends_the_following_and_the_end_brings_it_back(tmp_path: Path) -> None:
