@@ -29,7 +29,10 @@ def make_judge(spec: TaskSpec, tmp_path: Path, cache: Path) -> Judge:
     ("source", "words"),
     [
         (REFERENCE.replace("return torch.relu(", "raise ValueError('no'); return torch.relu("), "ValueError: no"),
-        (REFERENCE.replace("return torch.relu(", "import os; os._exit(7); return torch.relu("), "process with status 7"),
+        (
+            REFERENCE.replace("return torch.relu(", "import os; os._exit(7); return torch.relu("),
+            "process with status 7",
+        ),
         (REFERENCE.replace("* self.weight", "* torch.rand(())"), "not deterministic"),
         (REFERENCE.replace("def get_init_inputs", "def unused"), "needs dim"),
         (REFERENCE.replace("import torch\n", "import torch\nimport surely_missing\n"), "surely_missing"),
