@@ -18,14 +18,20 @@ def natural(text: str) -> int:
 
 def amount(text: str) -> float:
     """Read a number of 0 or more."""
-    number = float(text)
+    try:
+        number = float(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"it has to be a number, not {text!r}") from error
     if not 0 <= number < math.inf:
         raise argparse.ArgumentTypeError("it has to be a number that is not below 0")
     return number
 
 
 def _whole(text: str, least: int) -> int:
-    number = int(text)
+    try:
+        number = int(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"it has to be a whole number, not {text!r}") from error
     if number < least:
         raise argparse.ArgumentTypeError(f"it has to be {least} or more")
     return number

@@ -15,7 +15,7 @@ from agent.settings import load_settings
 from sandbox.errors import UsageError
 from sandbox.machine.scratch import scratch_folder
 from sandbox.target import resolve_target
-from tests.cli.conftest import Cli
+from tests.cli.conftest import Cli, Done
 from tests.scale_task import Write
 
 
@@ -32,8 +32,8 @@ from tests.scale_task import Write
         ("check scale.py candidate --python /nowhere", 3, ["interpreter", "/nowhere", "--python"]),
         ("check scale.py nowhere", 2, ["no such candidate", "nowhere", "Name a file"]),
         ("check scale.py . --device cpu", 2, ["no model_new.py", "ModelNew"]),
-        ("run scale.py --turns x", 2, ["invalid int value"]),
-        ("run scale.py --turns -3", 2, ["'turn_limit' must be at least 1"]),
+        ("run scale.py --turns x", 2, ["--turns", "a whole number"]),
+        ("run scale.py --turns -3", 2, ["--turns", "1 or more"]),
         ("run scale.py --api-base foo", 2, ["'api_base' must be an http or https address"]),
         ("open", 2, ["needs a terminal", "warpsmith run TARGET"]),
         ("sessions show nope", 2, ["no session 'nope'", "warpsmith sessions"]),
@@ -141,8 +141,14 @@ def test_relative_folders_are_meant_from_here(tmp_path: Path, monkeypatch: pytes
     assert (settings.cache, settings.home) == (tmp_path / "here" / "cache", tmp_path / "home")
 
 
+def ended_at_once(cli: Cli, task: Path) -> Done:
+    """Make a session that ends before anything is asked: its model has no key."""
+    cli.variables["OPENAI_API_KEY"] = ""
+    return cli.run("run", task, "--device", "cpu", "--model", "openai/none")
+
+
 def test_a_session_whose_last_line_is_torn_is_shown_without_it(cli: Cli, task: Path) -> None:
-    assert cli.run("run", task, "--device", "cpu", "--model", "replay:nope").code == 3
+    assert ended_at_once(cli, task).code == 3
     events = next((cli.folder / "home" / "sessions").glob("*/events.jsonl"))
     events.write_bytes(events.read_bytes()[:-20])
     done = cli.run("sessions", "show", "last")
@@ -154,7 +160,7 @@ def test_a_session_whose_last_line_is_torn_is_shown_without_it(cli: Cli, task: P
 
 
 def test_an_unreadable_session_hides_no_other(cli: Cli, task: Path) -> None:
-    cli.run("run", task, "--device", "cpu", "--model", "replay:nope")
+    ended_at_once(cli, task)
     broken = cli.folder / "home" / "sessions" / "20200101-000000-abcd1234-x"
     broken.mkdir()
     (broken / "session.json").write_text("{")

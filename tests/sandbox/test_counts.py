@@ -28,7 +28,8 @@ def test_what_makes_sense_is_read() -> None:
         (amount, "-0.1", "not below 0"),
         (amount, "nan", "not below 0"),
         (amount, "inf", "not below 0"),
-        (count, "many", "invalid count value: 'many'"),
+        (count, "many", "a whole number, not 'many'"),
+        (amount, "much", "a number, not 'much'"),
     ],
 )
 def test_what_does_not_is_refused_with_the_option(kind: Callable[[str], float], text: str, told: str) -> None:
