@@ -132,7 +132,7 @@ def _too_wide(name: str, speedup: Speedup) -> str:
     interval = f"{speedup.low:.2f} to {speedup.high:.2f}"
     return (
         f"{speedup.ratio:.2f} times {name}, but the interval {interval} is too wide to tell: "
-        "check again, or with tier full, which draws more placements"
+        "check again (a full verdict draws more placements than a quick one)"
     )
 
 

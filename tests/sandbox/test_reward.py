@@ -85,7 +85,7 @@ def test_an_interval_too_wide_is_blamed_on_the_measurement(eager, compiled, whic
     profile = profiled(eager=eager, compile=compiled)
     _, reason = reward(BUILT, GUARDED, VERIFIED, profile)
     assert told in reason
-    assert "check again, or with tier full" in reason
+    assert "check again (a full verdict draws more placements" in reason
     assert "not at least" not in reason
     assert undecided(profile) == which
 
