@@ -55,8 +55,7 @@ def _make(session: Session, state: SessionState, best: Judged, form: Path, *, fa
         isolation = best_isolation(settings.isolation or None)
         with Judge(spec, isolation=isolation, cache=settings.cache, scratch=scratch / "judge") as judge:
             profile = state.original or judge.original().to_json()
-            source, reads = original[spec.candidate_file], profile.get("reads")
-            verified = VerifiedInputs.of(spec, profile["signature"], source, best.verdict.verify, reads)
+            verified = VerifiedInputs.by(profile, spec, original[spec.candidate_file], best.verdict.verify)
             landed = landed_form(spec, original, files, best.verdict, verified)
             verdict = judge.check(write_snapshot(files, scratch / "candidate"), "full", landed=landed)
     if against := refusal(verdict, faster=faster):

@@ -34,6 +34,7 @@ FAULTS = {
     EndReason.INTERNAL_ERROR: ExitCode.INTERNAL,
     EndReason.INTERRUPTED: ExitCode.INTERRUPTED,
 }
+UNTIMED = "It is right, and could not be timed: add --untimed to land it all the same.\n"
 NOBODY_TO_ASK = "Nobody is here to be asked: this session runs without a screen. Do without it."
 
 
@@ -93,7 +94,8 @@ def land(folder: Path, *, json: bool = False, commit: bool = False, untimed: boo
     """
     watcher = _Watcher(json=json, state=read_state(folder))
     if against := _against_landing(watcher, untimed=untimed):
-        sys.stderr.write(f"not landed: {against}\n{_untimed_hint(watcher)}{next_line(watcher.state, folder)}\n")
+        hint = "" if _against_landing(watcher, untimed=True) else UNTIMED
+        sys.stderr.write(f"not landed: {against}\n{hint}{next_line(watcher.state, folder)}\n")
         return ExitCode.FAILED
     done: ev.Event | None = None
     ready = False
@@ -256,14 +258,6 @@ def _against_landing(watcher: _Watcher, *, untimed: bool = False) -> str:
     if untimed and best.verdict.correct and best.verdict.reward is None:
         return ""
     return unproven(best)
-
-
-def _untimed_hint(watcher: _Watcher) -> str:
-    """Return how to land an attempt that is right and could not be timed, as a line."""
-    best = watcher.state.best
-    if best is None or not best.verdict.correct or best.verdict.reward is not None:
-        return ""
-    return "It is right, and could not be timed: add --untimed to land it all the same.\n"
 
 
 def _status(status: int, interrupted: bool) -> ExitCode:

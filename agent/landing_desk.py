@@ -88,8 +88,7 @@ class LandingDesk(UndoDesk):
 
     def _verified(self, profile: Mapping[str, Any], original: Mapping[str, bytes], verdict: Verdict) -> VerifiedInputs:
         """Return what a verdict holds for, by the profile of the reference as well."""
-        source, reads = original[self._spec.candidate_file], profile.get("reads")
-        return VerifiedInputs.of(self._spec, profile["signature"], source, verdict.verify, reads)
+        return VerifiedInputs.by(profile, self._spec, original[self._spec.candidate_file], verdict.verify)
 
     def _planned(
         self,

@@ -172,11 +172,11 @@ def make_model(settings: Settings, device: str) -> Model:
     Raises:
         ModelUnavailable: None is named; or there is no such recording, or it is for the other kind of device.
     """
-    require_model(settings)
     if settings.model.startswith(REPLAYED):
         from agent.replay import ReplayModel
 
         return ReplayModel(_recording(settings), device, settings.replay_delay)
+    require_model(settings)
     from agent.litellm_model import LiteLLMModel
 
     return LiteLLMModel(

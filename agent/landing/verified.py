@@ -104,6 +104,13 @@ class VerifiedInputs:
             forms=tuple(_forms(spec, source, verify)) if verify and verify.forms else (),
         )
 
+    @classmethod
+    def by(
+        cls, profile: Mapping[str, Any], spec: TaskSpec, source: bytes, verify: VerifyReport | None = None
+    ) -> VerifiedInputs:
+        """Read the same from ``OriginalProfile.to_json()``, which may be of a session that was stored before it had all of it."""
+        return cls.of(spec, profile.get("signature", ()), source, verify, profile.get("reads"))
+
     def held_to(self, mentioned: Collection[str] | None) -> VerifiedInputs:
         """Return it with the attributes that a result may hang on, in each form.
 

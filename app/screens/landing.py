@@ -110,9 +110,7 @@ def _plan(controller: SessionController, judged: Judged, rejected: set[tuple[str
     task = controller.task.landing
     original = controller.files.of(controller.state.files)
     files = controller.files.of(judged.files)
-    profile = controller.state.profile or {}
-    source, reads = original[task.candidate_file], profile.get("reads")
-    verified = VerifiedInputs.of(task, profile.get("signature", ()), source, reads=reads)
+    verified = VerifiedInputs.by(controller.state.profile or {}, task, original[task.candidate_file])
     changes = plan(task, original, select(original, files, rejected), judged.verdict, verified)
     kept = kept_of(task, changes, judged.verdict, project_root(task.path))
     changes += noted(project_root(task.path), kept.name, lines_for(kept))

@@ -113,7 +113,7 @@ class Answer:
         """Yield what a piece of text says, up to a stop string if there is one; what may begin one waits for more."""
         self._text += text
         stops = self._asked.sampling.stop
-        found = [at for stop in stops if (at := self._text.find(stop)) >= 0]
+        found = [at for stop in stops if (at := self._text.find(stop, self._told)) >= 0]
         self._stopped = bool(found)
         begun = 0 if last else max((_begun(self._text, stop) for stop in stops), default=0)
         until = min(found) if found else len(self._text) - begun
