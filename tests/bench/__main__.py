@@ -1,6 +1,7 @@
 """Side-by-side timings against the budgets of the design, printed as a table of seconds and ratios.
 
-    python -m tests.bench [--device cpu|cuda] [--only verdict thinking calls headers landed paint session isolation] [--json FILE]
+    python -m tests.bench [--device cpu|cuda] [--json FILE]
+                          [--only verdict trace thinking calls headers landed paint session isolation]
 
 Each row is printed, and with ``--json`` written as a line of a file, the moment it is known. Nothing here passes or fails:
 times depend on the machine, so both sides run in the same minute and ratios are read.
@@ -23,10 +24,11 @@ Bench = Callable[[str], Iterator[Row]]
 
 def main() -> int:
     """Run the chosen benches and print their rows as they come."""
-    from tests.bench import calls, engine, headers, isolation, landed, screen, thinking, verdict
+    from tests.bench import calls, engine, headers, isolation, landed, screen, thinking, trace, verdict
 
     benches: dict[str, Bench] = {
         "verdict": verdict.rows,
+        "trace": trace.rows,
         "thinking": thinking.rows,
         "calls": calls.rows,
         "headers": headers.rows,
