@@ -7,11 +7,13 @@ import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from sandbox.build import Built, build_kernels, phases, target
+from sandbox.build import Built, build_kernels, compiling, phases, target
 from sandbox.build.phases import Phases, take_apart, without_places
+from sandbox.build.sources import Sources
 from sandbox.build.toolchain import Nvcc
 from sandbox.isolation import Isolation
 
@@ -103,6 +105,30 @@ def symbols(library: Path) -> list[str]:
     """The names of a library, without their addresses."""
     listed = subprocess.run(["nm", "--defined-only", library], capture_output=True, text=True, check=True).stdout
     return sorted(line.split(maxsplit=1)[1] for line in listed.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "told"),
+    [("FACTOR * tile", "FACTOR * title", "title"), ("tile[128]", "tile[128000]", "shared")],
+    ids=["compiler", "assembler"],
+)
+def test_an_error_in_device_code_is_told_before_the_host_compiler_begins(
+    build: Build, nvcc: Nvcc, monkeypatch: pytest.MonkeyPatch, right: str, wrong: str, told: str
+) -> None:
+    begun: list[Sequence[str]] = []
+    usual = compiling.compile_and_link
+
+    def noted(sources: Sources, *rest: Any) -> compiling.Outcome:
+        begun.append([source.file for source in sources.sources])
+        return usual(sources, *rest)
+
+    monkeypatch.setattr("sandbox.build.compile.compile_and_link", noted)
+    built = build({"scale.cu": SCALE_CU.replace(right, wrong)}, arch="sm_90")
+    assert built.manifest is None
+    assert told in built.report.diagnostics[0].message
+    assert begun == []
+    assert build({"scale.cu": SCALE_CU}, arch="sm_90").manifest is not None
+    assert begun == [["kernels/scale.cu", "calls.cpp"]]
 
 
 @pytest.mark.parametrize("broken", ["host", "front", "device"])
