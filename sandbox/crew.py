@@ -25,8 +25,8 @@ from sandbox.task import TaskSpec
 from sandbox.timing.gpu_watch import DeviceWatch, LeasedWatch, watch_device
 from sandbox.variables import Variables
 from sandbox.wire import HARNESS, Message, device_name, sweep_control_groups
-from sandbox.workers import CandidateFailed, TransportFailed, Worker, WorkerDied
-from sandbox.zygote import Zygote, make_ready
+from sandbox.workers import CandidateFailed, TransportFailed, Worker, WorkerDied, await_all
+from sandbox.zygote import Zygote
 
 _THREADS_EACH_CPU = 8
 _PATIENCE = 10.0
@@ -184,9 +184,11 @@ class Crew:
             variables: Environment variables beside the usual ones.
             writable: Other folders that it may write to.
         """
-        return self._start_workers(1, candidate, extensions, variables, writable)[0]
+        workers = self._start_workers(1, candidate, extensions, variables, writable)
+        self.await_workers(workers)
+        return workers[0]
 
-    def ready_workers(
+    def begin_workers(
         self,
         count: int,
         candidate: Sequence[Path],
@@ -194,10 +196,15 @@ class Crew:
         variables: Mapping[str, str],
         writable: Sequence[Path] = (),
     ) -> list[Worker]:
-        """Start such workers beside each other, each with its device ready; they stand idle until they are asked something."""
+        """Start such workers beside each other, and wait for none: each gets its device ready, and then stands idle."""
         workers = self._start_workers(count, candidate, extensions, variables, writable)
-        make_ready(workers, self._limits.load_seconds)
+        for worker in workers:
+            worker.use_device(self._limits.load_seconds)
         return workers
+
+    def await_workers(self, workers: Sequence[Worker]) -> None:
+        """Wait until workers that were begun are ready; where one does not get there, all are ended."""
+        await_all(workers, self._limits.open_seconds)
 
     def _start_workers(
         self,

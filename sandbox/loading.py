@@ -81,9 +81,20 @@ class Loader:
         if jitted and self._crew.on_gpu:
             self._triton = make_folders(self._snapshot.parent / "triton", self._crew.variables.programs)
 
+    def begin_workers(self, count: int) -> None:
+        """Let so many workers of the placements to come be on their way; none of them has the candidate yet."""
+        self._ready += self._crew.begin_workers(max(0, count - len(self._ready)), *self._given(None))
+
     def make_ready(self, count: int) -> None:
-        """Start the workers of the placements to come, before anything is timed: none of them has the candidate yet."""
-        self._ready = self._crew.ready_workers(count, *self._given(None))
+        """Have so many workers ready before anything is timed."""
+        self.begin_workers(count)
+        self.await_begun()
+
+    def await_begun(self) -> None:
+        """Wait until those that are on their way are ready."""
+        begun, self._ready = self._ready, []
+        self._crew.await_workers(begun)
+        self._ready = begun
 
     def let_go(self) -> None:
         """End the workers that were made ready and not used."""
@@ -92,9 +103,7 @@ class Loader:
 
     def start_worker(self, variables: Mapping[str, str] | None = None) -> Worker:
         """Load the candidate in a worker, one that is ready or a new one; raises ``LoadFailed``."""
-        worker = (
-            self._ready.pop() if self._ready and not variables else self._crew.start_worker(*self._given(variables))
-        )
+        worker = self._next_worker(variables)
         before = worker.family()
         self._mapped = executable(before)
         request = {
@@ -120,6 +129,13 @@ class Loader:
             worker.stop()
             raise
         self._found(left_running(worker.family(), before))
+        return worker
+
+    def _next_worker(self, variables: Mapping[str, str] | None) -> Worker:
+        if not self._ready or variables:
+            return self._crew.start_worker(*self._given(variables))
+        worker = self._ready.pop()
+        self._crew.await_workers([worker])
         return worker
 
     def look_at_extensions(self) -> None:

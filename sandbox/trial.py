@@ -129,6 +129,7 @@ class Trial:
         self._seconds: dict[str, float] = {}
         self._started = time.monotonic()
         self._waited = crew.pool.waited
+        self._times = False
         self.cancelled = False
 
     def run(self) -> None:
@@ -138,6 +139,7 @@ class Trial:
             ProcessLost: A process of the judge's ended, or the worker was killed and may be forgiven.
             TransportFailed: The worker says that it cannot use shared memory, and may be right.
         """
+        self._times = True
         try:
             for part in (self._run_build, self._run_guard, self._run_verify, self._run_forms, self._run_profile):
                 if not part():
@@ -147,6 +149,8 @@ class Trial:
             if self._forgiving or not self._crew.can_share():
                 raise
             self._refute(failed)
+        finally:
+            self._loader.let_go()
 
     def ready(self, *, verify: bool = True) -> str:
         """Run what comes before timing, for what is no verdict; return what the candidate did wrong, or an empty text."""
@@ -201,6 +205,8 @@ class Trial:
     def _run_verify(self) -> bool:
         with self._part("verify", "verifying"), self._crew.pool.shared("verify", "verifying", self._progress):
             verification = self._verification()
+            if verification.report.ok:
+                self._loader.await_begun()
         self._verify = verification.report
         self._add_findings(verification.findings)
         return self._passed()
@@ -254,8 +260,6 @@ class Trial:
                 return self._fail(f"while being timed, {describe_failure(failure)}")
             except LoadFailed as failure:
                 return self._fail(str(failure))
-            finally:
-                self._loader.let_go()
         self._add_cases(outcome.cases)
         self._add_findings(outcome.findings)
         built = () if self._build is None else self._build.kernels
@@ -278,7 +282,7 @@ class Trial:
             self._loader.look_at_extensions()
             verifier = self._verifier(worker)
             dynamic = [(each, drawn_size(each, self._crew.inputs)) for each in self._spec.dynamic]
-            verification = verifier.verify(self._plans(amount.cases), dynamic)
+            verification = verifier.verify(self._plans(amount.cases), dynamic, self._begin_placements)
             found = self._loader.foreign_code(worker)
         finally:
             worker.stop()
@@ -290,6 +294,12 @@ class Trial:
         if verification.failed and _LOST_DEVICE in verification.report.cases[-1].reason:
             return self._located(verification, verification.failed)
         return verification
+
+    def _begin_placements(self) -> None:
+        """Let the placements' workers get ready while verifying goes on, where there is room beside the one that verifies."""
+        count = (self._limits.quick if self._tier == "quick" else self._limits.full).placements
+        if self._times and self._crew.room_for(count + 1):
+            self._loader.begin_workers(count)
 
     def _verifier(self, worker: Worker) -> Verifier:
         patience = self._crew.patience(_CALLS_AN_ANSWER)

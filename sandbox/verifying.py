@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sandbox.bench_client import Bench
@@ -91,12 +91,18 @@ class Verifier:
         self._own_errors: list[float] = []
         self.died: WorkerDied | None = None
 
-    def verify(self, plans: Sequence[CasePlan], dynamic: Sequence[tuple[DynamicSize, int]] = ()) -> Verification:
+    def verify(
+        self,
+        plans: Sequence[CasePlan],
+        dynamic: Sequence[tuple[DynamicSize, int]] = (),
+        hopeful: Callable[[], None] | None = None,
+    ) -> Verification:
         """Run the cases in order, up to the first that fails.
 
         Args:
             plans: The cases.
             dynamic: The dimensions that the cases' sizes mean, each with the size of the task's own inputs.
+            hopeful: Called after the first case where it is right: most that are wrong are wrong there.
         """
         cases: list[VerifyCase] = []
         sizes: list[list[int]] = []
@@ -116,6 +122,8 @@ class Verifier:
             if case and not case.ok:
                 failed = plan
                 break
+            if plan is plans[0] and hopeful is not None:
+                hopeful()
         last = self._finish() if self.died is None else []
         cases += [] if failed else last
         if self._refused:

@@ -97,11 +97,36 @@ class Worker:
         self._channel = channel
         self._log = log
         self._check = check
+        self._serves = False
+        self._probe: int | None = None
         self.number = number
         self.pid = pid
 
+    def use_device(self, timeout: float) -> None:
+        """Let it use its device for the first time as soon as it serves; ``await_ready`` then waits for that too.
+
+        It is on its way into its cell, and has no candidate.
+        """
+        self._probe = secrets.randbits(52)
+        try:
+            self._channel.send({"op": "probe", "id": self._probe}, (), timeout)
+        except (ChannelClosed, ChannelTimeout) as error:
+            raise ProcessLost(f"A worker reads nothing before it served: {error}") from error
+
     def await_ready(self, timeout: float) -> None:
         """Wait until the worker is in its cell; where it cannot get there, the machine is at fault."""
+        if self._serves:
+            return
+        self._await_cell(timeout)
+        self._serves = True
+        if self._probe is None:
+            return
+        try:
+            self.answer(self._probe, timeout)
+        except (WorkerDied, CandidateFailed, TransportFailed) as failure:
+            raise ProcessLost(f"A worker without a candidate could not use its device: {failure}") from failure
+
+    def _await_cell(self, timeout: float) -> None:
         try:
             self._receive(timeout)
         except WorkerDied as died:
@@ -239,6 +264,16 @@ class Worker:
         if os.WIFEXITED(status) and os.WEXITSTATUS(status) == TAMPERED:
             return WorkerDied(Death(_tampering(log), log, rule="tampering"))
         return WorkerDied(Death(_ending(status), log, killed))
+
+
+def await_all(workers: Sequence[Worker], timeout: float) -> None:
+    """Wait until all of them serve; where one does not, all are ended."""
+    try:
+        for worker in workers:
+            worker.await_ready(timeout)
+    except BaseException:
+        stop_all(workers)
+        raise
 
 
 def stop_all(workers: Sequence[Worker]) -> None:

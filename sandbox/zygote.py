@@ -10,7 +10,7 @@ from typing import Any
 from sandbox.processes import BoundedLog, Cancelled, HarnessProcess, ProcessLost, start_harness
 from sandbox.task import TaskSpec
 from sandbox.wire import Channel, ChannelClosed, ChannelTimeout, Message, pair
-from sandbox.workers import SLICE_SECONDS, CandidateFailed, TransportFailed, Worker, WorkerDied, stop_all
+from sandbox.workers import SLICE_SECONDS, Worker, stop_all
 
 _KILL_SECONDS = 8.0
 _ANSWER_BYTES = 8 * 1024 * 1024
@@ -58,12 +58,10 @@ class Zygote:
         return self._ready
 
     def start_workers(self, cells: Sequence[Mapping[str, Any]], timeout: float) -> list[Worker]:
-        """Fork a worker into each cell, beside each other, and wait until all of them serve."""
+        """Fork a worker into each cell, beside each other; they are on their way there, see ``Worker.await_ready``."""
         workers: list[Worker] = []
         try:
             workers.extend(self._fork(cell, timeout) for cell in cells)
-            for worker in workers:
-                worker.await_ready(timeout)
         except BaseException:
             stop_all(workers)
             raise
@@ -142,21 +140,3 @@ class Zygote:
         why = why or f"it ended with status {self._process.process.returncode}"
         log = self._process.log.text(0.5).strip()[-2000:]
         return ProcessLost(f"The process that starts workers was lost: {why}. {log}".strip())
-
-
-def make_ready(workers: Sequence[Worker], timeout: float) -> None:
-    """Let workers without a candidate use their device for the first time, beside each other.
-
-    Raises:
-        ProcessLost: One could not; all of them are ended.
-    """
-    try:
-        asked = [(worker, worker.send({"op": "probe"}, timeout)) for worker in workers]
-        for worker, number in asked:
-            worker.answer(number, timeout)
-    except (WorkerDied, CandidateFailed, TransportFailed) as failure:
-        stop_all(workers)
-        raise ProcessLost(f"A worker without a candidate could not use its device: {failure}") from failure
-    except BaseException:
-        stop_all(workers)
-        raise

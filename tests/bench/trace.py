@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from sandbox import crew
 from sandbox import judge as judging
 from sandbox.bench_client import Bench
 from sandbox.build import compile as building
@@ -79,13 +78,12 @@ def traced() -> Iterator[Trace]:
         trace.wrap(stack, Bench, "ask", lambda given: f"bench: {_asked(given[1])}")
         trace.wrap(stack, Worker, "ask", lambda given: f"worker: {_asked(given[1])}")
         for owner, attribute, name in (
-            (Worker, "await_ready", "worker: into its cell"),
+            (Worker, "await_ready", "worker: into its cell, device"),
             (Worker, "stop", "worker: its end"),
             (Worker, "freeze", "worker: standing still"),
             (Worker, "thaw", "worker: going on"),
             (Worker, "family", "worker: its processes"),
             (Zygote, "_fork", "worker: forked"),
-            (crew, "make_ready", "worker: first use of the device"),
             (LeasedWatch, "trouble", "looking at the device"),
             (building, "compile_halves", "build: both halves"),
             (building, "compile_and_link", "build: host half, link, symbols"),
