@@ -21,6 +21,7 @@ class Ranked(Protocol):
 
 
 R = TypeVar("R", bound=Ranked)
+Owner = TypeVar("Owner")
 
 
 def best_of(attempts: Iterable[R]) -> R | None:
@@ -40,6 +41,13 @@ def best_of(attempts: Iterable[R]) -> R | None:
     correct = [judged for judged in latest.values() if judged.verdict.correct]
     rewarded = [judged for judged in correct if judged.verdict.reward is not None]
     return max(rewarded, key=lambda judged: _rank(judged.verdict), default=correct[-1] if correct else None)
+
+
+def best_owned(owned: Iterable[tuple[Owner, R]]) -> tuple[Owner, R] | None:
+    """Return the best attempt of several owners, such as sessions, with its owner, by the rule of ``best_of``."""
+    pairs = {id(attempt): (owner, attempt) for owner, attempt in owned}
+    best = best_of([attempt for _, attempt in pairs.values()])
+    return None if best is None else pairs[id(best)]
 
 
 def _replaces(later: Verdict, earlier: Verdict) -> bool:

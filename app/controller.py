@@ -25,16 +25,19 @@ class SessionController:
     Args:
         folder: The session's folder.
         argv: Command that starts the engine; the real one unless another is given.
+        watched: The state of a session whose engine is somebody else's, kept up to date by whoever gives it: it is only looked
+            at until ``take_over``.
 
     Raises:
         UsageError: The folder holds no session.
     """
 
-    def __init__(self, folder: Path, argv: list[str] | None = None) -> None:
+    def __init__(self, folder: Path, argv: list[str] | None = None, *, watched: SessionState | None = None) -> None:
         self.session: Session = open_session(folder)
         self.files = Files(folder)
-        self.state = self._blank()
-        self.loaded = False
+        self.watching = watched is not None
+        self.state = self.blank() if watched is None else watched
+        self.loaded = self.watching
         self.on_change: Callable[[], None] = lambda: None
         self._argv = argv or engine_command(folder)
         self._client: EngineClient | None = None
@@ -52,11 +55,19 @@ class SessionController:
 
     async def open(self, *, run: bool) -> None:
         """Start the engine and read the stored events at the same time; then let the agent begin, if asked to."""
+        if self.watching:
+            self.state.all_moved()
+            return
         starting = asyncio.create_task(self.start_engine())
         await self.load()
         await starting
         if run and not self.state.running and not self.state.attempts:
             self.send(commands.Run())
+
+    async def take_over(self) -> None:
+        """Start an engine of its own on a session that was only looked at."""
+        self.watching = False
+        await self.start_engine()
 
     async def load(self) -> None:
         """Fold the stored events in, and then those that came from the engine in the meantime."""
@@ -94,15 +105,17 @@ class SessionController:
 
     async def close(self) -> None:
         """End the engine."""
+        self.watching = False
         if self._client is not None:
             await self._client.close()
 
-    def _blank(self) -> SessionState:
+    def blank(self) -> SessionState:
+        """Return the session's state before any event."""
         settings = self.session.settings
         return SessionState(model=settings.model, device=self.session.task.device, mode=settings.permission_mode)
 
     def _read(self) -> SessionState:
-        state = self._blank()
+        state = self.blank()
         for stored in read_events(self.folder):
             fold(state, stored.event, n=stored.n, time=stored.time)
         if state.running:

@@ -11,7 +11,7 @@ import json
 import signal
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agent import commands, events
 from agent.commands import Close, Command
@@ -27,11 +27,15 @@ STDOUT, STDERR = 1, 2
 
 @dataclass(frozen=True)
 class Arrival:
-    """An event as it came from the engine; live ones have no number."""
+    """An event as it came from the engine; live ones have no number.
+
+    ``session`` is the folder of the session that it is of, where a search's coordinator passed it on.
+    """
 
     event: events.Event
     n: int | None = None
     time: float = 0.0
+    session: str = ""
 
 
 @dataclass(frozen=True)
@@ -103,15 +107,21 @@ class EngineClient:
         elif self.alive:
             _stdin(self._process).write(json.dumps(commands.to_json(command)).encode() + b"\n")
 
-    async def close(self) -> None:
-        """Ask the engine to end, wait a moment, then make it end."""
+    def interrupt(self) -> None:
+        """Send the process what Ctrl-C sends; one that reads no commands stops its work for it."""
+        if self._process is not None and self.alive:
+            self._process.send_signal(signal.SIGINT)
+
+    async def close(self, patience: float | None = None) -> None:
+        """Ask the engine to end, wait a moment or so many seconds, then make it end."""
         self._closing = True
         if self._process is None or self._watcher is None:
             return
         self.send(Close())
         _stdin(self._process).close()
-        for patience, harder in ((CLOSE_SECONDS, self._process.terminate), (TERMINATE_SECONDS, self._process.kill)):
-            if await _ended(self._process, patience):
+        first = CLOSE_SECONDS if patience is None else patience
+        for seconds, harder in ((first, self._process.terminate), (TERMINATE_SECONDS, self._process.kill)):
+            if await _ended(self._process, seconds):
                 break
             harder()
         await self._watcher
@@ -156,15 +166,16 @@ class EngineClient:
             self._last_words.append(line.decode(errors="replace"))
             return
         if event is not None:
-            self._enqueue(Arrival(event, data.get("n"), data.get("time") or now()))
+            session = data["session"] if "agent" in data else ""
+            self._enqueue(Arrival(event, data.get("n"), data.get("time") or now(), session))
 
     def _enqueue(self, arrival: Arrival) -> None:
         """Add an event to the next batch, merging a delta into one for the same place that waits already."""
         event = arrival.event
         if isinstance(event, events.Delta) and self._waiting:
-            last = self._waiting[-1].event
-            if isinstance(last, events.Delta) and _same_place(last, event):
-                self._waiting[-1] = Arrival(_merged(last, event), arrival.n, arrival.time)
+            last = self._waiting[-1]
+            if isinstance(last.event, events.Delta) and _place(last) == _place(arrival):
+                self._waiting[-1] = replace(arrival, event=_merged(last.event, event))
                 return
         self._waiting.append(arrival)
 
@@ -192,8 +203,10 @@ def _stdin(process: asyncio.SubprocessTransport) -> asyncio.WriteTransport:
     return pipe
 
 
-def _same_place(one: events.Delta, other: events.Delta) -> bool:
-    return (one.turn, one.kind, one.call) == (other.turn, other.kind, other.call)
+def _place(arrival: Arrival) -> tuple[object, ...]:
+    """Return where a delta belongs; nothing for other events."""
+    delta = arrival.event
+    return (arrival.session, delta.turn, delta.kind, delta.call) if isinstance(delta, events.Delta) else ()
 
 
 def _merged(one: events.Delta, other: events.Delta) -> events.Delta:

@@ -21,6 +21,7 @@ from textual.screen import Screen
 
 from agent.settings import Settings
 from app.controller import SessionController
+from app.screens.lasting import LastingScreen
 from app.screens.session import SessionScreen
 from app.terminal import require_terminal
 from app.text.plain import clean
@@ -76,8 +77,10 @@ def run_hotspots(ranking: Ranking, settings: Settings, *, keymap: Mapping[str, s
 
 def _run(app: WarpsmithApp) -> int:
     app.run()
-    if app.last_session is not None:
-        home = "" if app.home == Settings().home else f" --home {shlex.quote(str(app.home))}"
+    home = "" if app.home == Settings().home else f" --home {shlex.quote(str(app.home))}"
+    if app.last_search is not None:
+        sys.stderr.write(f"{app.last_search.farewell(home)}\n")
+    elif app.last_session is not None:
         sys.stderr.write(f"The session is saved. Go on with: warpsmith sessions resume {app.last_session}{home}\n")
     if app.told_to_end:
         raise ToldToEnd
@@ -108,6 +111,7 @@ class WarpsmithApp(App[None]):
         self._first = first
         self._keys = dict(keymap)
         self.last_session: str | None = None
+        self.last_search: LastingScreen | None = None
         self.told_to_end = False
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
@@ -140,10 +144,12 @@ class WarpsmithApp(App[None]):
         return bool(node.check_action(name, parameters))
 
     def open_screen(self, screen: Screen[None]) -> None:
-        """Show a screen in place of the one there is; a session that was open is closed with its screen."""
+        """Show a screen in place of the one there is, or over one that lasts; a session is closed with its screen."""
         if isinstance(screen, SessionScreen):
             self.last_session = screen.controller.session.id
-        if len(self.screen_stack) > 1:
+        elif isinstance(screen, LastingScreen):
+            self.last_search = screen
+        if len(self.screen_stack) > 1 and not isinstance(self.screen, LastingScreen):
             self.switch_screen(screen)
         else:
             self.push_screen(screen)

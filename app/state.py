@@ -204,6 +204,10 @@ class SessionState:
         """Note that parts changed."""
         self._parts |= parts
 
+    def all_moved(self) -> None:
+        """Note that everything is to be drawn, by a screen that shows the state for the first time."""
+        self._parts, self._changed = ~Part.NONE, set(range(len(self.blocks)))
+
     def add(self, block: Block) -> int:
         """Append a block to the stream and return its index."""
         self._changed.add(len(self.blocks))
@@ -243,6 +247,13 @@ class SessionState:
                 self.touch(index)
         self.drop_live()
         self._parts |= Part.STATUS
+
+    def rest(self) -> None:
+        """Note that no engine is there: what runs, by what is stored, was cut off."""
+        self.ready, self.step = False, None
+        if self.running:
+            self.settle()
+        self.moved(Part.STATUS)
 
     def ask(self, question: PermissionAsked | None) -> None:
         """Open a question, or close the one that is open."""

@@ -17,7 +17,7 @@ from agent.budget import OVER
 from agent.events import EndReason
 from agent.headless import FAULTS, LandPolicy, narration
 from agent.outcome import unproven
-from agent.ranking import best_of
+from agent.ranking import best_owned
 from agent.search.driving import LOST, drive
 from agent.search.ideas import idea_for
 from agent.search.record import Member, Record
@@ -57,6 +57,13 @@ def run_search(
     if limits:
         record.relimit(limits)
     return asyncio.run(_Search(record, json=json, extended=bool(limits)).run(land, commit=commit))
+
+
+def unfinished(record: Record) -> bool:
+    """Tell whether a coordinator that goes on with a search has agents to run: rounds, cut off ones, ones that failed."""
+    last = max((member.round for member in record.members), default=0)
+    ends = [record.ended.get(str(member.session), LOST) for member in record.members]
+    return last < record.rounds or any(end in _FAULTY for end in ends)
 
 
 class _Search:
@@ -140,7 +147,7 @@ class _Search:
     def _tell(self, member: Member, event: ev.Event, line: str) -> None:
         if self._json:
             told = {"agent": member.agent, "round": member.round, "session": str(member.session)}
-            sys.stdout.write(json_module.dumps({**told, **json_module.loads(line)}) + "\n")
+            sys.stdout.write(json_module.dumps({**json_module.loads(line), **told}) + "\n")
             sys.stdout.flush()
             return
         text = f"ended: {event.reason} {event.detail}".rstrip() if isinstance(event, ev.RunEnded) else narration(event)
@@ -149,9 +156,8 @@ class _Search:
 
     def _best(self) -> tuple[Member, Judged] | None:
         """Return the best attempt of all sessions, by the rule of one session."""
-        owners = {id(j): (m, j) for m in self._record.members for j in read_state(m.session).judged}
-        best = best_of([judged for _, judged in owners.values()])
-        return owners[id(best)] if best else None
+        members = self._record.members
+        return best_owned((member, judged) for member in members for judged in read_state(member.session).judged)
 
     async def _measure_best(self) -> None:
         """Measure the best attempt in full on fresh samples: the best of many may only have been the luckiest."""

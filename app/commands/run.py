@@ -68,8 +68,7 @@ def main(options: argparse.Namespace) -> int:
     for name in models or [settings.model]:
         require_model(replace(settings, model=name))
     spec = task_from(options, options.target, settings)
-    agents = max(options.agents or 1, len(models), len(options.idea))
-    rounds = options.rounds or 1
+    agents, rounds = options.agents or 1, options.rounds or 1
     if agents > 1 or rounds > 1 or options.idea or models:
         from agent.search.coordinator import run_search
         from agent.search.record import create_record

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import sys
 from pathlib import Path
 from typing import ClassVar
 
@@ -14,6 +13,7 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.screen import ModalScreen
 
+from app.itself import own_command
 from app.text.plain import clean
 from app.text.rows import Row, wrapped
 from app.widgets.lines import LinesView
@@ -22,9 +22,8 @@ KEPT_ROWS = 500
 
 
 def compare_command(recording: Path, home: Path) -> list[str]:
-    """Return the command that compares a recording with the script as it is now, immune to the folder's own packages."""
-    alone = "-I" if sys.flags.isolated else "-P"
-    return [sys.executable, alone, "-m", "app.cli", "hotspots", "--compare", str(recording), "--home", str(home)]
+    """Return the command that compares a recording with the script as it is now."""
+    return own_command("hotspots", "--compare", str(recording), home=home)
 
 
 class ComparingScreen(ModalScreen[None]):

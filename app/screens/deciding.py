@@ -1,4 +1,4 @@
-"""The part of a session's screen in which the developer accepts or rejects changes."""
+"""The part of a session's screen in which the developer accepts or rejects changes, and lands them."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from app.state import Judged
 from app.text.titles import ORIGINAL
 from app.widgets.code_pane import CodePane
 from app.widgets.diff import DiffView
+from sandbox.hotspots.folder import recording_of
 
 if TYPE_CHECKING:
     from agent.landing.hunks import Hunk
@@ -85,3 +86,31 @@ class DecidingScreen(Screen[None]):
         view = self.query_one(CodePane).view
         if len(hunks) == 1 and isinstance(view, DiffView):
             view.step(1)
+
+    # --- landing --------------------------------------------------------------------------------------------------
+
+    def action_land(self) -> None:
+        """Say what landing the selected attempt will do, and land it if that is wanted."""
+        from app.screens.landing import propose_landing
+
+        propose_landing(self.app, self.controller, self._judged)
+
+    def action_undo(self) -> None:
+        """Say what undoing the last landing will do, and undo it if that is wanted."""
+        from app.screens.landing import propose_undo
+
+        propose_undo(self.app, self.controller)
+
+    def action_redo(self) -> None:
+        """Say what landing again does, and do it if that is wanted."""
+        from app.screens.landing import propose_redo
+
+        propose_redo(self.app, self.controller)
+
+    def action_compare(self) -> None:
+        """Run the script again that the module was captured from, and say what came of the landing."""
+        from app.screens.comparing import ComparingScreen, compare_command
+
+        recording = recording_of(self.controller.task.capture)
+        if recording is not None:
+            self.app.push_screen(ComparingScreen(compare_command(recording, self.controller.session.settings.home)))

@@ -11,11 +11,12 @@ from textual.css.query import NoMatches
 from textual.widget import Widget
 from textual.widgets import Footer, Static
 
-from agent import commands
+from app.clock import now
 from app.controller import SessionController
-from app.screens.asked import AskedScreen
+from app.screens.driving import DrivingScreen
 from app.state import Part
 from app.text.original import profile_rows
+from app.text.status import activity, place
 from app.text.titles import AGENT, ORIGINAL, SOURCE, VERDICT, VIEWS, attempts_title, plan_text, view_titles
 from app.text.verdict import verdict_rows
 from app.widgets.attempts import AttemptsTable
@@ -23,22 +24,30 @@ from app.widgets.banner import Banner
 from app.widgets.code_pane import CodePane
 from app.widgets.lines import LinesView
 from app.widgets.status import StatusLine, TopLine
-from app.widgets.steer import SteerInput
+from app.widgets.steer import HINT, WATCHED, SteerInput
 from app.widgets.stream import StreamView
 from app.widgets.tabs import TabStrip
 from app.widgets.verdict import VerdictPanel
 from sandbox.hotspots.folder import recording_of
 
+_DEEDS = frozenset(
+    {
+        *("run", "stop", "steer", "answer", "cycle_mode", "skills", "edit", "land", "undo", "redo", "compare"),
+        *("accept", "reject", "accept_file", "reject_file"),
+    }
+)
+"""What cannot be done in a session that is only looked at: its engine is a search's."""
 _SHOWING = (TopLine, StatusLine, StreamView, AttemptsTable, VerdictPanel, CodePane, Banner)
 """Widgets that show the state."""
 
 
-class SessionScreen(AskedScreen):
+class SessionScreen(DrivingScreen):
     """Shows one session and follows its engine.
 
     Args:
         controller: The session.
         run: Let the agent begin at once.
+        view: The view on code to begin with.
     """
 
     HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012 - declared so by the base class
@@ -73,6 +82,8 @@ class SessionScreen(AskedScreen):
         Binding("U", "redo", "Redo", id="session.redo", show=False, tooltip="Land again what was taken back last"),
         Binding("K", "skills", "Skills", id="session.skills", show=False, tooltip="Trust the project's skills"),
         Binding("E", "compare", "End to end", id="session.compare", show=False, tooltip="Your script again, compared"),
+        Binding("S", "search", "Search", id="session.search", show=False, tooltip="Several agents on this module"),
+        Binding("S", "to_search", "Search", id="session.to_search", tooltip="Back to the search"),
         Binding("f4", "see('agent')", "Agent", id="session.agent", show=False, key_display="F4"),
         Binding("f6", "see('attempts')", "Attempts", id="session.attempts", show=False, key_display="F6"),
         Binding("f7", "see('verdict')", "Verdict", id="session.verdict", show=False, key_display="F7"),
@@ -89,18 +100,18 @@ class SessionScreen(AskedScreen):
         Binding("x", "dismiss_problem", "Dismiss", id="session.dismiss", show=False),
     ]
 
-    def __init__(self, controller: SessionController, *, run: bool = False) -> None:
+    def __init__(self, controller: SessionController, *, run: bool = False, view: str = SOURCE) -> None:
         super().__init__(controller)
         self._run_at_once = run
-        self._seen = SOURCE
+        self._seen = view
         self._over = False
         self._was_running = False
 
     def compose(self) -> ComposeResult:
         """Make the layout; everything in it is filled once the session is read."""
         state = self.controller.state
-        yield TopLine(state, id="top")
-        yield Banner(state, id="banner")
+        yield TopLine(lambda: activity(self.controller.state, now()), id="top")
+        yield Banner(id="banner")
         with Horizontal(id="tabs-line"):
             yield TabStrip(view_titles(state, None, narrow=False), SOURCE, id="tabs")
             yield Static("", id="agent-title", markup=False)
@@ -115,7 +126,7 @@ class SessionScreen(AskedScreen):
         with Horizontal(id="steer-line"):
             yield Static("›", id="prompt")
             yield SteerInput(id="steer")
-        yield StatusLine(state, id="status")
+        yield StatusLine(lambda: place(self.controller.state), id="status")
         yield Footer(compact=True, show_command_palette=False)
 
     def on_mount(self) -> None:
@@ -161,7 +172,7 @@ class SessionScreen(AskedScreen):
         if changes.parts & Part.DECISIONS:
             self.query_one(CodePane).outdate(ORIGINAL)
         if changes.parts & Part.PROBLEM:
-            self.query_one(Banner).show(state)
+            self.query_one(Banner).show(state.problem)
         if changes.parts & Part.QUESTION:
             self.show_question()
 
@@ -178,9 +189,9 @@ class SessionScreen(AskedScreen):
     def _show_status(self) -> None:
         state = self.controller.state
         for line in (self.query_one(TopLine), self.query_one(StatusLine)):
-            line.state = state
             line.refresh()
         self.query_one("#agent-title", Static).update(plan_text(state), layout=False)
+        self.query_one(SteerInput).placeholder = WATCHED if self.controller.watching else HINT
         self.refresh_bindings()
 
     def _show_attempts(self) -> None:
@@ -264,43 +275,6 @@ class SessionScreen(AskedScreen):
         at = order.index(self._seen) if self._seen in order else -1
         self.action_see(order[(at + 1) % len(order)])
 
-    def action_steer(self) -> None:
-        """Go to the line in which the agent is told something."""
-        self.query_one(SteerInput).focus()
-
-    # --- the run --------------------------------------------------------------------------------------------------
-
-    async def action_run(self) -> None:
-        """Let the agent begin or go on; start the engine again if it is gone."""
-        self.controller.state.dismiss()
-        if not self.controller.engine_alive:
-            await self.controller.start_engine()
-        self.controller.send(commands.Run())
-        self.refresh_state()
-
-    def action_stop(self) -> None:
-        """Stop what runs."""
-        self.controller.send(commands.Interrupt())
-        self.notify("Stopping. What was done so far is kept.", timeout=3)
-
-    def action_back(self) -> None:
-        """Go back to the code."""
-        self.query_one(CodePane).view.focus()
-
-    @property
-    def _busy(self) -> bool:
-        state = self.controller.state
-        return state.running or (state.step is not None and state.ready)
-
-    def on_steer_input_said(self, event: SteerInput.Said) -> None:
-        """Tell the agent; the loop starts if it rests."""
-        self.controller.send(commands.Steer(event.text))
-
-    def action_dismiss_problem(self) -> None:
-        """Take the problem off the screen."""
-        self.controller.state.dismiss()
-        self.refresh_state()
-
     # --- hunks ----------------------------------------------------------------------------------------------------
 
     def action_hunk(self, direction: int) -> None:
@@ -311,44 +285,16 @@ class SessionScreen(AskedScreen):
         else:
             pane.view.step(direction)
 
-    # --- landing --------------------------------------------------------------------------------------------------
-
-    def action_land(self) -> None:
-        """Say what landing the selected attempt will do, and land it if that is wanted."""
-        from app.screens.landing import propose_landing
-
-        propose_landing(self.app, self.controller, self._judged)
-
-    def action_undo(self) -> None:
-        """Say what undoing the last landing will do, and undo it if that is wanted."""
-        from app.screens.landing import propose_undo
-
-        propose_undo(self.app, self.controller)
-
-    def action_redo(self) -> None:
-        """Say what landing again does, and do it if that is wanted."""
-        from app.screens.landing import propose_redo
-
-        propose_redo(self.app, self.controller)
-
-    def action_compare(self) -> None:
-        """Run the script again that the module was captured from, and say what came of the landing."""
-        from app.screens.comparing import ComparingScreen, compare_command
-
-        recording = recording_of(self.controller.task.capture)
-        if recording is not None:
-            self.app.push_screen(ComparingScreen(compare_command(recording, self.controller.session.settings.home)))
-
     # --- the developer's editor -----------------------------------------------------------------------------------
 
     def action_edit(self) -> None:
         """Open the file in sight, as the workspace has it, in the developer's editor."""
         from app.screens.editing import edit_workspace_file
 
-        place = self.query_one(CodePane).view.place()
-        if place is not None and edit_workspace_file(self.app, self.controller, *place):
+        spot = self.query_one(CodePane).view.place()
+        if spot is not None and edit_workspace_file(self.app, self.controller, *spot):
             steer = self.query_one(SteerInput)
-            steer.value = f"I edited {place[0]}: "
+            steer.value = f"I edited {spot[0]}: "
             steer.focus()
 
     def action_open(self) -> None:
@@ -360,16 +306,20 @@ class SessionScreen(AskedScreen):
         if call is not None and call.full is not None:
             open_output(self.app, self.controller, call)
             return
-        place = self.query_one(CodePane).view.place() if self._code_view == SOURCE else None
-        open_own_file(self.app, self.controller, place[1] if place else 1)
+        spot = self.query_one(CodePane).view.place() if self._code_view == SOURCE else None
+        open_own_file(self.app, self.controller, spot[1] if spot else 1)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Offer only what can be done now."""
         state = self.controller.state
+        if self.controller.watching and action in _DEEDS:
+            return False
         if action in ("accept", "reject", "accept_file", "reject_file"):
             return bool(self.is_mounted and self._decidable(whole_file=False))
         possible = {
             "run": not state.running,
+            "search": not state.running and not self._over_search,
+            "to_search": self._over_search,
             "stop": self._busy,
             "answer": state.asked is not None,
             "hunk": bool(state.attempts),

@@ -9,7 +9,7 @@ from app.badge import isolation_badge
 from app.blocks import Step
 from app.clock import amount, duration
 from app.endings import ending
-from app.state import SessionState
+from app.state import Problem, SessionState
 from app.text.plain import clean, clipped
 from app.text.rows import Row, row, wrapped
 
@@ -87,9 +87,8 @@ def joined(pieces: list[Piece], width: int, separator: str = " · ") -> Content:
     return Content.assemble(*shown)
 
 
-def problem_rows(state: SessionState, width: int, most: int = 6) -> list[Row]:
+def problem_rows(problem: Problem | None, width: int, most: int = 6) -> list[Row]:
     """Return the problem the developer has to know of: what, where, and the next step."""
-    problem = state.problem
     if problem is None:
         return []
     head = Content.styled(clean(problem.what), "bold")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from app.state import SessionState
+from app.state import Problem
 from app.text.status import problem_rows
 from app.widgets.lines import LinesView
 
 
 class Banner(LinesView, can_focus=False):
-    """Shows the state's problem, and nothing when there is none."""
+    """Shows a problem, and nothing when there is none."""
 
     DEFAULT_CSS = """
     Banner {
@@ -18,21 +18,21 @@ class Banner(LinesView, can_focus=False):
     Banner.-shown { display: block; }
     """
 
-    def __init__(self, state: SessionState, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
         super().__init__(id=id)
-        self._state = state
+        self._problem: Problem | None = None
 
-    def show(self, state: SessionState) -> None:
-        """Show the state's problem."""
-        self._state = state
-        self.set_class(state.problem is not None, "-shown")
+    def show(self, problem: Problem | None) -> None:
+        """Show a problem, or that there is none any more."""
+        self._problem = problem
+        self.set_class(problem is not None, "-shown")
         self._draw()
+        self.refresh(layout=True)
 
     def _draw(self) -> None:
-        self.show_rows(problem_rows(self._state, max(20, self.app.size.width - 6)))
-        self.refresh(layout=True)
+        self.show_rows(problem_rows(self._problem, max(20, self.app.size.width - 6)))
 
     def on_resize(self) -> None:
         """Wrap again at the new width."""
-        if self._state.problem is not None:
-            self.show_rows(problem_rows(self._state, max(20, self.app.size.width - 6)))
+        if self._problem is not None:
+            self._draw()

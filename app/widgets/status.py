@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from textual.content import Content
 from textual.widget import Widget
 
-from app.clock import now
-from app.state import SessionState
-from app.text.status import activity, joined, place
+from app.text.status import Piece, joined
 
 
 class TopLine(Widget):
-    """Names the module, and says what the session is doing."""
+    """Names what is worked on, and says what is going on.
+
+    Args:
+        doing: Returns what is going on, most important first.
+        id: The widget's.
+    """
 
     DEFAULT_CSS = "TopLine { height: 1; background: $panel; padding: 0 1; }"
 
-    def __init__(self, state: SessionState, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
+    def __init__(self, doing: Callable[[], list[Piece]], *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
         super().__init__(id=id)
-        self.state = state
+        self._doing = doing
         self.title = ""
 
     def render(self) -> Content:
         """Draw the line; the title gives way where both do not fit."""
         width = self.size.width
-        right = joined(activity(self.state, now()), max(16, width - 24))
+        right = joined(self._doing(), max(16, width - 24))
         name = f"◆ {self.title}"
         room = width - right.cell_length - 2
         left = Content.styled(name if len(name) <= room else name[: max(1, room - 1)] + "…", "bold $accent")
@@ -31,14 +36,19 @@ class TopLine(Widget):
 
 
 class StatusLine(Widget):
-    """Says with which model, on which device and how isolated the session runs, and what it has cost."""
+    """Says with what the work is done, and what it has cost.
+
+    Args:
+        place: Returns that; what can be left out comes last.
+        id: The widget's.
+    """
 
     DEFAULT_CSS = "StatusLine { height: 1; padding: 0 1; }"
 
-    def __init__(self, state: SessionState, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
+    def __init__(self, place: Callable[[], list[Piece]], *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
         super().__init__(id=id)
-        self.state = state
+        self._place = place
 
     def render(self) -> Content:
         """Draw the line."""
-        return joined(place(self.state), self.size.width)
+        return joined(self._place(), self.size.width)

@@ -8,6 +8,9 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widgets import Input
 
+HINT = "Tell the agent something (i), Enter sends"
+WATCHED = "A search drives this agent, and nothing can be said to it (S goes back to the search)"
+
 
 class SteerInput(Input):
     """Enter sends; Up and Down go through what was sent before; what is typed survives everything but sending."""
@@ -28,7 +31,7 @@ class SteerInput(Input):
             self.text = text
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
-        super().__init__(placeholder="Tell the agent something (i), Enter sends", id=id, select_on_focus=False)
+        super().__init__(placeholder=HINT, id=id, select_on_focus=False)
         self._sent: list[str] = []
         self._at = 0
 

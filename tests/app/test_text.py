@@ -316,7 +316,7 @@ def test_what_is_judged_ahead_is_told_beside_the_thinking_and_with_the_check_tha
 
 
 def test_without_a_problem_nothing_is_shown() -> None:
-    assert problem_rows(SessionState(), 80) == []
+    assert problem_rows(None, 80) == []
 
 
 def test_a_disturbed_attempt_without_times_shows_none(state: SessionState) -> None:
