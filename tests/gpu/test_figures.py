@@ -8,9 +8,11 @@ from pathlib import Path
 import psutil
 import pytest
 
+from sandbox.judge_version import judge_version
 from sandbox.looking.nsight_csv import Launch
 from tests.gpu.figures.campaign import Campaign
 from tests.gpu.figures.load import load
+from tests.gpu.figures.measuring import MEASURED_BY, ROOT, measuring_version
 from tests.gpu.figures.nsight import CALLS, DIVIDER, call_times
 from tests.gpu.figures.results import Results
 from tests.gpu.figures.summary import tables, upper_bound
@@ -46,6 +48,33 @@ def test_runs_add_up_and_false_wins_are_counted(tmp_path: Path) -> None:
     assert "a GPU: 2 runs" in text
     (row,) = [line.split() for line in text.splitlines() if line.startswith("aa20    quiet")]
     assert " ".join(row) == "aa20 quiet full 4 (+1 disturbed) 21.0 (0.9859) 1 1 25.00% 75.14% 4.0"
+
+
+def test_what_was_measured_in_another_way_counts_for_nothing(tmp_path: Path) -> None:
+    results = Results(tmp_path / "lines.jsonl")
+    results.begin(MACHINE)
+    trial(results, 1.0, 1)
+    text = results.path.read_text()
+    results.path.write_text(text.replace(measuring_version(), "another way"))
+    assert list(results.measured_alike()) == []
+    assert tables(results.lines()).splitlines() == [
+        "No trial is known.",
+        "1 lines measured in another way are left out",
+    ]
+    results.path.write_text(text.replace(judge_version()[:12], "another judge"))
+    assert len(list(results.measured_alike())) == 2
+
+
+@pytest.mark.parametrize("name", ["sandbox/timing/statistics.py", "sandbox/harness/warpsmith_harness/timing.py"])
+def test_the_way_of_measuring_is_told_by_what_measures(tmp_path: Path, name: str) -> None:
+    for each in (*MEASURED_BY, "sandbox/verifying.py"):
+        (tmp_path / each).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / each).write_bytes((ROOT / each).read_bytes())
+    assert measuring_version.__wrapped__(tmp_path) == measuring_version()
+    (tmp_path / "sandbox/verifying.py").write_text("changed = True")
+    assert measuring_version.__wrapped__(tmp_path) == measuring_version()
+    (tmp_path / name).write_text("changed = True")
+    assert measuring_version.__wrapped__(tmp_path) != measuring_version()
 
 
 def test_a_miss_of_power_and_a_wrong_rejection_are_told(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def main() -> int:
     if options.add:
         print(f"{results.take_over(Results(options.add).lines())} lines are new")
     elif device == "all" and not options.table:
-        _on_every_gpu(results.path)
+        _on_every_gpu(options, results.path)
     elif not options.table:
         with contextlib.suppress(KeyboardInterrupt):  # what was taken until then is written, and shown
             _take(options, device, results)
@@ -54,14 +54,16 @@ def _take(options: argparse.Namespace, device: str, results: Results) -> None:
             print(f"{figure}: {error}", flush=True)
 
 
-def _on_every_gpu(path: Path) -> None:
-    """Run this very command once for each GPU, all writing to one file."""
-    arguments = [argument for argument in sys.argv[1:] if argument not in {"--device", "all", "--device=all"}]
-    command = [sys.executable, "-m", "tests.gpu.figures", *arguments, "--results", str(path)]
-    numbers = range(len(visible_gpus()))
-    running = [subprocess.Popen([*command, "--device", f"cuda:{number}"]) for number in numbers]
-    for process in running:
-        process.wait()
+def _on_every_gpu(options: argparse.Namespace, path: Path) -> None:
+    """Run this command once for each GPU, all writing to one file; one load after the other, for it is the whole machine's."""
+    for name in options.load:
+        arguments = [*options.figures, "--minutes", str(options.minutes / len(options.load)), "--load", name]
+        arguments += ["--tiers", *options.tiers, "--enough", str(options.enough), "--results", str(path)]
+        command = [sys.executable, "-W", "ignore", "-m", "tests.gpu.figures", *arguments]
+        numbers = range(len(visible_gpus()))
+        running = [subprocess.Popen([*command, "--device", f"cuda:{number}"]) for number in numbers]
+        for process in running:
+            process.wait()
 
 
 def _parser() -> argparse.ArgumentParser:

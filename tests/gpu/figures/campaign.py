@@ -32,6 +32,8 @@ WANTED_RATIO = 0.9
 ENOUGH = 1_000
 _PROTOCOL_SHARE = 0.1
 _PROTOCOL_SECONDS = 20.0
+_PROTOCOL_TRIALS = 200
+"""Of each usual protocol, figure and load: they are there to be compared with, and not what is to be shown."""
 _TOLD_SECONDS = 10.0
 _FIRST_SAVINGS = (0.08, 0.16)
 _CALIBRATION_TRIES = 3
@@ -87,8 +89,9 @@ class Campaign:
                 share = (ending - time.monotonic()) / (len(loads) - number)
                 with load(name):
                     until = time.monotonic() + share
-                    seconds = min(_PROTOCOL_SECONDS, _PROTOCOL_SHARE * share)
-                    self._compare_protocols(figure, name, judge, candidate, seconds)
+                    if self._wants_protocols(figure, name):
+                        seconds = min(_PROTOCOL_SECONDS, _PROTOCOL_SHARE * share)
+                        self._compare_protocols(figure, name, judge, candidate, seconds)
                     self._trials(judge, candidate, figure, name, until)
 
     def _trials(self, judge: Judge, candidate: Path, figure: str, name: str, until: float) -> None:
@@ -108,10 +111,18 @@ class Campaign:
     def _lacking(self, figure: str, name: str) -> list[Tier]:
         """Return the tiers of which there are too few trials so far."""
         counts = dict.fromkeys(self._tiers, 0)
-        for line in self._results.lines():
+        for line in self._results.measured_alike():
             if line["kind"] == "trial" and (line["figure"], line["load"]) == (figure, name) and line["tier"] in counts:
                 counts[line["tier"]] += 1
         return [tier for tier in self._tiers if counts[tier] < self._enough]
+
+    def _wants_protocols(self, figure: str, name: str) -> bool:
+        """Whether there is a usual protocol of which few trials are known so far."""
+        counts: dict[str, int] = {}
+        for line in self._results.lines():
+            if line["kind"] == "protocol" and (line["figure"], line["load"]) == (figure, name) and "ratios" in line:
+                counts[line["method"]] = counts.get(line["method"], 0) + len(line["ratios"])
+        return min(counts.values(), default=0) < _PROTOCOL_TRIALS
 
     def _compare_protocols(self, figure: str, name: str, judge: Judge, candidate: Path, seconds: float) -> None:
         """Let the usual protocols time the same pair under the same load, alone on the device as verdicts are."""

@@ -1,6 +1,7 @@
 """The file in which trials add up: one JSON object a line, written the moment it is known.
 
-A ``run`` line says on what machine and with which judge the lines of that run were taken; every other line names its run.
+A ``run`` line says on what machine, with which judge and by which way of measuring the lines of that run were taken; every
+other line names its run. Lines of one way of measuring add up, whatever else of the judge has changed meanwhile.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from sandbox.judge_version import judge_version
+from tests.gpu.figures.measuring import measuring_version
 
 Line = dict[str, Any]
 
@@ -43,13 +45,27 @@ class Results:
             if isinstance(line, dict):
                 yield line
 
+    def measured_alike(self) -> Iterator[Line]:
+        """Yield the lines of all runs that measured as this judge does."""
+        runs: set[str] = set()
+        for line in self.lines():
+            if line["kind"] == "run" and line.get("measuring") == measuring_version():
+                runs.add(line["run"])
+            if line["run"] in runs:
+                yield line
+
     def begin(self, environment: Mapping[str, Any]) -> None:
         """Start a run on a machine, unless this process has one in the same environment."""
         kept = {key: environment.get(key) for key in _KEPT}
         if self._run and kept == self._environment:
             return
         self._run, self._environment = uuid.uuid4().hex[:8], kept
-        told = {"cpus": os.cpu_count(), "commit": _commit(), "judge": judge_version()[:12]}
+        told = {
+            "cpus": os.cpu_count(),
+            "commit": _commit(),
+            "judge": judge_version()[:12],
+            "measuring": measuring_version(),
+        }
         self._write({"kind": "run", "run": self._run, "time": time.strftime("%Y-%m-%d %H:%M:%S"), **kept, **told})
 
     def add(self, kind: str, **values: Any) -> Line:

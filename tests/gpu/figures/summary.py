@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from statistics import fmean, median
 
+from tests.gpu.figures.measuring import measuring_version
 from tests.gpu.figures.results import Line
 
 _FASTER = 0.95
@@ -53,14 +54,17 @@ def tables(lines: Iterable[Line]) -> str:
     """Return every table for which there are lines, device by device."""
     runs: dict[str, Line] = {}
     by_device: dict[str, list[Line]] = defaultdict(list)
+    others = 0
     for line in lines:
+        run = runs.get(line["run"])
         if line["kind"] == "run":
             runs[line["run"]] = line
-        elif line["run"] in runs:
-            by_device[str(runs[line["run"]]["device"])].append(line)
-    return (
-        "\n".join(_device(device, found, runs) for device, found in sorted(by_device.items())) or "No trial is known."
-    )
+        elif run is not None and run.get("measuring") == measuring_version():
+            by_device[str(run["device"])].append(line)
+        else:
+            others += 1
+    told = [_device(device, found, runs) for device, found in sorted(by_device.items())] or ["No trial is known."]
+    return "\n".join([*told, *([f"{others} lines measured in another way are left out"] if others else [])])
 
 
 def _device(device: str, lines: Sequence[Line], runs: dict[str, Line]) -> str:
