@@ -14,12 +14,14 @@ from agent.settings import Settings
 from app.ide import WarpsmithApp
 from app.screens.choice import ChoiceScreen
 from app.screens.picker import PickerScreen
+from app.screens.search import SearchScreen
 from app.screens.task_form import TaskFormScreen
+from app.search import SearchController
 from app.widgets.code import CodeView
 from app.widgets.lines import LinesView
 from app.widgets.verdict import VerdictPanel
 from sandbox.task import TaskSpec
-from tests.app import sessions
+from tests.app import searches, sessions
 from tests.app.conftest import ide, until
 from tests.app.test_ide import ready, see_diff, session, text
 from tests.app.test_permission import CHANGED, armed, ask, asked
@@ -156,6 +158,17 @@ def test_picking_a_module(snap_compare: Compare, tmp_path: Path, size: tuple[int
         await until(pilot, lambda: len(pilot.app.screen.query_one("#modules", LinesView).rows) == 2)
         await pilot.press("down")
 
+    assert snap_compare(app, terminal_size=size, run_before=steps(look))
+
+
+@by_size
+def test_a_search_that_is_over(snap_compare: Compare, tmp_path: Path, size: tuple[int, int]) -> None:
+    folder, _ = searches.over(tmp_path)
+
+    async def look(pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: "The best is" in text(pilot.app.screen.query_one("#found", LinesView)))
+
+    app = WarpsmithApp(SearchScreen(SearchController(folder)), tmp_path, {})
     assert snap_compare(app, terminal_size=size, run_before=steps(look))
 
 
