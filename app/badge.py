@@ -9,8 +9,10 @@ from typing import Any
 def isolation_badge(environment: Mapping[str, Any]) -> str:
     """Return the isolation a verdict's environment names, that of workers where it is another, and whether it is weak.
 
-    >>> isolation_badge({"isolation": "docker", "worker_isolation": "namespaces"})
-    'docker, workers namespaces'
+    >>> isolation_badge({"isolation": "docker", "worker_isolation": "docker"})
+    'docker'
+    >>> isolation_badge({"isolation": "bubblewrap", "worker_isolation": "limits"})
+    'bubblewrap, workers limits (weak)'
     >>> isolation_badge({"isolation": "limits", "worker_isolation": "limits"})
     'limits (weak)'
     """

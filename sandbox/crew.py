@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
-import os
-import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,9 +11,10 @@ from typing import Any
 from sandbox.bench_client import Bench
 from sandbox.build import Built, ExtraFlags, build_kernels
 from sandbox.build.toolchain import find_ninja
+from sandbox.house import House, house_of
 from sandbox.isolation import Cell, Isolation, Limits, interpreter_paths
 from sandbox.judge_limits import JudgeLimits
-from sandbox.machine.cache import baseline_parts, baselines_folder, kernels_folder, tidy
+from sandbox.machine.cache import baseline_parts, baselines_folder, keep_compiled_headers, kernels_folder, tidy
 from sandbox.machine.devices import gpu_of, refuse_unshareable
 from sandbox.machine.pool import Pool, pool_folders
 from sandbox.processes import close_all
@@ -28,7 +26,6 @@ from sandbox.wire import HARNESS, Message, device_name, sweep_control_groups
 from sandbox.workers import CandidateFailed, TransportFailed, Worker, WorkerDied, await_all
 from sandbox.zygote import Zygote
 
-_THREADS_EACH_CPU = 8
 _PATIENCE = 10.0
 _COPIES = 12
 _CONTEXT_BYTES = 768 * 1024 * 1024
@@ -45,6 +42,7 @@ class Crew:
         spec: The task.
         isolation: How workers are isolated.
         cache: Where compiled baselines and kernels are kept.
+        work: The judge's folder; what a candidate brings lies below it.
         temporary: An empty folder for whatever bench and zygote leave lying about: a compiler that is killed leaves its
             intermediate files.
         limits: Time and memory limits.
@@ -72,17 +70,20 @@ class Crew:
         spec: TaskSpec,
         isolation: Isolation,
         cache: Path,
+        work: Path,
         temporary: Path,
         limits: JudgeLimits,
         check: Callable[[], None],
     ) -> None:
         self._spec = spec
         self._isolation = isolation
+        self._work = work
         self._temporary = temporary
         self._limits = limits
         self.check = check
         self._bench: Bench | None = None
         self._zygote: Zygote | None = None
+        self._house: House | None = None
         self.accepted: dict[str, Any] = {}
         self.inputs: list[dict[str, Any]] = []
         self.environment: dict[str, Any] = {}
@@ -103,16 +104,31 @@ class Crew:
 
     def open(self) -> None:
         """Start what does not run, and wait until it is ready."""
-        self._keep_compiled_headers()
+        keep_compiled_headers(self._compiled, self._temporary)
         tidy(self._compiled, baseline_parts(self._compiled))
-        if self._zygote is None or not self._zygote.alive:
-            self._zygote = Zygote(self._spec, self.variables.zygote(), self.variables.worker(), self.check)
-        if self._bench is None or not self._bench.alive:
+        opening = self._bench is None or not self._bench.alive
+        if opening:
             self._bench = Bench(
                 self._spec, self.variables.bench(), self.check, pool_folders(), self._limits.device_memory
             )
+        if self._zygote is None or not self._zygote.alive:
+            self._start_zygote()
+        assert self._bench is not None  # it runs, or was started
+        assert self._zygote is not None
+        if opening:
             self._take(self._bench.open(self._limits.open_seconds))
         self.fresh = self._zygote.await_ready(self._limits.open_seconds)["fresh"]
+
+    def _start_zygote(self) -> None:
+        if self._zygote is not None:
+            self._zygote.stop()
+        self._house = house_of(self._isolation, self._spec, self._work, self.readable(), self._limits)
+        environment = self.variables.zygote()
+        self._zygote = Zygote(self._spec, environment, self.variables.worker(), self.check, self._house)
+
+    def show(self, file: Path) -> Path:
+        """Return where workers see a file of the candidate's that lies outside of the judge's folder."""
+        return file if self._house is None else self._house.show(file)
 
     @property
     def on_gpu(self) -> bool:
@@ -284,7 +300,7 @@ class Crew:
             limits=Limits(
                 seconds=seconds,
                 memory_bytes=self._limits.memory_bytes + _COPIES * self.accepted["bytes_moved"],
-                processes=self._limits.processes + _THREADS_EACH_CPU * (os.cpu_count() or 1),
+                processes=self._limits.tasks,
                 file_bytes=self._limits.file_bytes,
                 disk_bytes=2 * self._limits.file_bytes,
                 sparse=sparse,
@@ -320,14 +336,6 @@ class Crew:
         captured = (Path(self._spec.capture),) if self._spec.capture else ()
         return (*interpreter_paths(self._spec.python), project, HARNESS, *captured)
 
-    def _keep_compiled_headers(self) -> None:
-        """Let torch find the headers that it compiled for an earlier judge: it keeps them in the temporary folder only."""
-        headers = self._compiled / "headers"
-        headers.mkdir(parents=True, exist_ok=True)
-        link = self._temporary / f"torchinductor_{_user()}"
-        if not link.is_symlink():
-            link.symlink_to(headers.resolve(), target_is_directory=True)
-
 
 def contexts_fit(workers: int, bytes_moved: int, memory: int) -> bool:
     """Whether a GPU holds the contexts of so many workers and of the bench beside the copies that judging makes.
@@ -338,11 +346,3 @@ def contexts_fit(workers: int, bytes_moved: int, memory: int) -> bool:
         memory: Bytes of the device, or 0 where that is not known: then they do not.
     """
     return (workers + 1) * _CONTEXT_BYTES + _COPIES * bytes_moved < _USABLE * memory
-
-
-def _user() -> str:
-    """Return the user's name as torch writes it into its folder's name (``torch._inductor.runtime.cache_dir_utils``)."""
-    try:
-        return re.sub(r'[\\/:*?"<>|]', "_", getpass.getuser())
-    except (KeyError, OSError):  # a container may run as a user whom no table knows
-        return f"uid_{os.getuid()}"

@@ -100,7 +100,9 @@ class Judge:
         self._work = Path(tempfile.mkdtemp(prefix="judge-", dir=self._scratch))
         self._work.chmod(0o755)
         temporary = self._temporary.enter_context(scratch_folder("warpsmith-judge-"))
-        self._crew = Crew(self.spec, self._isolation, self._cache, temporary, self._limits, self._check_cancel)
+        self._crew = Crew(
+            self.spec, self._isolation, self._cache, self._work, temporary, self._limits, self._check_cancel
+        )
         try:
             with self._crew.pool.shared("task", "loading", self._progress):
                 self._guards = prove_static()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 GIBIBYTE = 1024**3
+_THREADS_EACH_CPU = 8
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ class JudgeLimits:
         optional_seconds: Making the questions of the cases that may be left out; those it is used up for are, and it is said.
         call_seconds: One request to the candidate, beyond what the reference took for the same.
         memory_bytes: Memory of a worker beside its share of the task's tensors.
-        processes: Processes and threads of a worker.
+        processes: Processes and threads of a worker, beside the threads of the processors.
         file_bytes: Largest file a worker may write; of all of them together it may write twice as much.
         device_memory: Bytes to take the device's memory for, to judge as on a smaller device; 0 for all of it.
     """
@@ -75,6 +77,11 @@ class JudgeLimits:
         more_placements=2,
         forms_seconds=40.0,
     )
+
+    @property
+    def tasks(self) -> int:
+        """Processes and threads of a worker, with the threads that torch starts for each processor."""
+        return self.processes + _THREADS_EACH_CPU * (os.cpu_count() or 1)
 
     def preparing(self, mode: str) -> float:
         """Return the seconds that a baseline may take to get ready; none where torch.compile is not wanted at all."""

@@ -13,6 +13,7 @@ from sandbox.guard.left_running import left_running
 from sandbox.guard.mappings import executable, foreign_code
 from sandbox.guard.names import POLICY_RULES
 from sandbox.guard.triton_libraries import TritonFolders, make_folders, tritons_own
+from sandbox.house import written
 from sandbox.isolation import Isolation
 from sandbox.judge_limits import JudgeLimits
 from sandbox.processes import ProcessLost
@@ -43,7 +44,7 @@ class Loader:
         forgive: Told how a worker ended; raises where that may have been an accident.
 
     Attributes:
-        manifest: Of the candidate's kernels, once they are built.
+        manifest: Of the candidate's kernels as workers see them, once they are built.
     """
 
     def __init__(
@@ -75,11 +76,17 @@ class Loader:
         self._ready: list[Worker] = []
         self.manifest: dict[str, Any] | None = None
 
+    def expect_kernels(self, manifest: Mapping[str, Any] | None) -> None:
+        """Let the candidate have its compiled kernels, or none."""
+        shown = {} if manifest is None else {"library": str(self._crew.show(Path(manifest["library"])))}
+        self.manifest = None if manifest is None else {**manifest, **shown}
+
     def expect_triton(self, jitted: list[str]) -> None:
         """Let the candidate compile its Triton kernels, which have these names, where it runs on a GPU."""
         self._jitted = jitted
         if jitted and self._crew.on_gpu:
-            self._triton = make_folders(self._snapshot.parent / "triton", self._crew.variables.programs)
+            work = self._snapshot.parent
+            self._triton = make_folders(work / "compiler", written(work) / "triton", self._crew.variables.programs)
 
     def begin_workers(self, count: int) -> None:
         """Let so many workers of the placements to come be on their way; none of them has the candidate yet."""
@@ -175,9 +182,9 @@ def _extensions_folder(snapshot: Path, files: Mapping[str, bytes], spec: TaskSpe
     """Return a new folder for the extension of a candidate that compiles its own, or None for any other."""
     if b"cpp_extension" not in files[spec.candidate_file]:
         return None
-    folder = snapshot.parent / "extensions"
+    folder = written(snapshot.parent) / "extensions"
     shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
+    folder.mkdir(parents=True)
     return folder
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 
 from sandbox.errors import EnvironmentFault
+from sandbox.isolation import CellProcess, wrapped
 from sandbox.wire import MAIN, Channel, pair
 
 LOG_BYTES = 64 * 1024
@@ -79,12 +80,18 @@ class BoundedLog:
 
 @dataclass
 class HarnessProcess:
-    """One process of the harness: its channel, and what it prints."""
+    """One process of the harness: its channel, and what it prints.
+
+    Attributes:
+        process: What was started: the process itself, or what keeps the cell that it is in.
+        pid: Its own process id.
+    """
 
     role: str
     process: subprocess.Popen[bytes]
     channel: Channel
     log: BoundedLog
+    pid: int
 
     @property
     def alive(self) -> bool:
@@ -93,19 +100,22 @@ class HarnessProcess:
 
     def wake(self) -> None:
         """Let it go on where somebody stopped it: it is trusted, and waited for."""
-        wake(self.process.pid)
+        wake(self.pid)
 
     def stop(self, grace: float = 1.0) -> None:
         """Close its channel, which ends it; kill it and every descendant where it does not."""
         self.wake()
-        family = descendants(self.process.pid)
+        family = descendants(self.pid)
         self.channel.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(grace)
         if self.alive:
-            family += descendants(self.process.pid)
-            self.process.kill()
-            self.process.wait()
+            family += descendants(self.pid)
+            if isinstance(self.process, CellProcess):
+                wrapped.kill(self.process)
+            else:
+                self.process.kill()
+                self.process.wait()
         kill_all(family)
 
 
@@ -140,7 +150,7 @@ def start_harness(
     finally:
         theirs.close()
         log.close_writer()
-    return HarnessProcess(role, process, Channel(ours), log)
+    return HarnessProcess(role, process, Channel(ours), log, process.pid)
 
 
 def descendants(pid: int) -> list[psutil.Process]:
@@ -165,6 +175,16 @@ def family(pid: int) -> list[int]:
     for child in found:
         found += _children(child)
     return found
+
+
+def pid_outside(parent: int, inside: int) -> int | None:
+    """Return the id that a child has here, by the one that its parent knows it by in a PID namespace of its own."""
+    for child in _children(parent):
+        with contextlib.suppress(OSError):
+            for line in Path(f"/proc/{child}/status").read_text().splitlines():
+                if line.startswith("NSpid:") and int(line.split()[-1]) == inside:
+                    return child
+    return None
 
 
 def send_signal(pids: Iterable[int], number: signal.Signals) -> None:

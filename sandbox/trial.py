@@ -191,7 +191,7 @@ class Trial:
         if built.killed and self._forgiving:
             raise ProcessLost("A compiler was killed.")
         self._build = built.report
-        self._loader.manifest = None if built.manifest is None else built.manifest.to_json()
+        self._loader.expect_kernels(None if built.manifest is None else built.manifest.to_json())
         self._inspection = built.inspection
         return self._build.ok
 

@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sandbox.processes import BoundedLog, Cancelled, HarnessProcess, ProcessLost, start_harness
+from sandbox.house import House
+from sandbox.processes import BoundedLog, Cancelled, HarnessProcess, ProcessLost, pid_outside, start_harness
 from sandbox.task import TaskSpec
 from sandbox.wire import Channel, ChannelClosed, ChannelTimeout, Message, pair
 from sandbox.workers import SLICE_SECONDS, Worker, stop_all
@@ -25,6 +26,7 @@ class Zygote:
         environment: The variables of the developer's own environment, with which the task's module is imported.
         worker_environment: The whole environment of a worker.
         check: Called while waiting; raises to give up.
+        house: The cell it is started in with all its workers, or None.
     """
 
     def __init__(
@@ -33,10 +35,13 @@ class Zygote:
         environment: Mapping[str, str],
         worker_environment: Mapping[str, str],
         check: Callable[[], None],
+        house: House | None,
     ) -> None:
         self._check = check
         options = {"spec": spec.to_json(), "environment": dict(worker_environment)}
-        self._process: HarnessProcess = start_harness("zygote", spec.python, options, environment)
+        self._housed = house is not None
+        start = start_harness if house is None else house.start
+        self._process: HarnessProcess = start("zygote", spec.python, options, environment)
         self._ready: Message | None = None
         self._exits: dict[int, int] = {}
         self._pids: dict[int, int] = {}
@@ -49,7 +54,7 @@ class Zygote:
     @property
     def pid(self) -> int:
         """Its process id."""
-        return self._process.process.pid
+        return self._process.pid
 
     def await_ready(self, timeout: float) -> Message:
         """Return what importing the task's module told: ``fresh`` (why workers cannot be forked), ``path``."""
@@ -121,7 +126,14 @@ class Zygote:
         if message["op"] == "exited":
             self._exits[message["worker"]] = message["status"]
         elif message["op"] == "forked":
-            self._pids[message["worker"]] = message["pid"]
+            self._pids[message["worker"]] = self._pid_here(message["pid"])
+
+    def _pid_here(self, told: int) -> int:
+        """Return a worker's process id, which in a house is another one than outside."""
+        pid = pid_outside(self.pid, told) if self._housed else told
+        if pid is None:
+            raise ProcessLost("A worker ended before it was seen.")
+        return pid
 
     def _next(self, timeout: float) -> Message:
         deadline = time.monotonic() + timeout

@@ -15,5 +15,5 @@ LOCAL: dict[str, type[Namespaces | Bubblewrap | ResourceLimits]] = {
 
 
 def isolation_named(name: str) -> Isolation:
-    """Return exactly this isolation; containers with the best for their workers. Ask ``probe`` first whether it is to be had."""
+    """Return exactly this isolation. Ask ``probe`` first whether it is to be had."""
     return best_isolation("docker") if name == "docker" else LOCAL[name]()

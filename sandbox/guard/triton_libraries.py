@@ -58,15 +58,21 @@ class TritonFolders:
         return {"TRITON_CACHE_DIR": str(self.cache), "CC": str(self.compiler)}
 
 
-def make_folders(folder: Path, path: str) -> TritonFolders:
-    """Make empty folders below another; ``path`` is where workers find programs, and their compiler.
+def make_folders(compiler: Path, cache: Path, path: str) -> TritonFolders:
+    """Make both folders anew, empty but for the compiler.
 
-    Without a compiler there is only the cache, and Triton says what is missing.
+    Without a compiler on this machine there is only the cache, and Triton says what is missing.
+
+    Args:
+        compiler: Where the compiler is to lie, which workers only read.
+        cache: Where they write.
+        path: Where they find programs, and what really compiles.
     """
-    shutil.rmtree(folder, ignore_errors=True)
-    made = TritonFolders(folder / "cache", folder / "compiler/cc")
+    for folder in (compiler, cache):
+        shutil.rmtree(folder, ignore_errors=True)
+    made = TritonFolders(cache, compiler / "cc")
     made.kept.mkdir(parents=True)
-    made.compiler.parent.mkdir()
+    made.compiler.parent.mkdir(parents=True)
     found = next(filter(None, (shutil.which(name, path=path) for name in _COMPILERS)), _COMPILERS[0])
     made.compiler.write_text(_COMPILER.format(kept=made.kept, compiler=found))
     made.compiler.chmod(0o755)

@@ -87,6 +87,10 @@ class Isolation(Protocol):
         """The name of what workers are in, which are forked and cannot be put everywhere."""
 
     @property
+    def holds_zygote(self) -> bool:
+        """Whether workers are forked inside a cell, which has to be made for the process that forks them."""
+
+    @property
     def description(self) -> str:
         """What it keeps away from a cell, and what it leaves open, in a sentence or two for people."""
 

@@ -31,7 +31,7 @@ HOW_TO_ALLOW = (
 @functools.cache
 def probe(name: str) -> str:
     """Return why an isolation cannot be used here, or an empty text if it can; tried once in a process."""
-    isolation: Isolation = Docker(ResourceLimits()) if name == "docker" else _LADDER[name]()
+    isolation: Isolation = Docker() if name == "docker" else _LADDER[name]()
     try:
         process = isolation.popen(["true"], Cell((), (), Path("/")), stdin=subprocess.DEVNULL)
     except EnvironmentFault as fault:
@@ -73,4 +73,4 @@ def _containers() -> Isolation:
             where="isolation docker",
             next_step="Start the engine and let this user reach it, or leave --isolation out.",
         )
-    return Docker(best_isolation())
+    return Docker()

@@ -18,6 +18,7 @@ class LocalIsolation:
     """Base of the isolations that need no service; they differ in their level."""
 
     name: str
+    holds_zygote = False
 
     @property
     def workers(self) -> str:

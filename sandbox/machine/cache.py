@@ -8,7 +8,9 @@ made while others work, the longest unused first.
 from __future__ import annotations
 
 import contextlib
+import getpass
 import os
+import re
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -153,3 +155,25 @@ def _remove(unit: _Unit) -> None:
             file.unlink()
     with contextlib.suppress(OSError):  # it may hold other folders
         unit.folder.rmdir()
+
+
+def keep_compiled_headers(compiled: Path, temporary: Path) -> None:
+    """Let torch find the headers that it compiled for an earlier judge: it keeps them in the temporary folder only.
+
+    Args:
+        compiled: Where compiled baselines are kept.
+        temporary: The temporary folder of the process with that torch.
+    """
+    headers = compiled / "headers"
+    headers.mkdir(parents=True, exist_ok=True)
+    link = temporary / f"torchinductor_{_user()}"
+    if not link.is_symlink():
+        link.symlink_to(headers.resolve(), target_is_directory=True)
+
+
+def _user() -> str:
+    """Return the user's name as torch writes it into its folder's name (``torch._inductor.runtime.cache_dir_utils``)."""
+    try:
+        return re.sub(r'[\\/:*?"<>|]', "_", getpass.getuser())
+    except (KeyError, OSError):  # a container may run as a user whom no table knows
+        return f"uid_{os.getuid()}"

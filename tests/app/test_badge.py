@@ -9,7 +9,7 @@ from app.badge import isolation_badge
     ("isolation", "workers", "told"),
     [
         ("namespaces", "namespaces", "namespaces"),
-        ("docker", "namespaces", "docker, workers namespaces"),
+        ("docker", "docker", "docker"),
         ("docker", "limits", "docker, workers limits (weak)"),
         ("bubblewrap", "limits", "bubblewrap, workers limits (weak)"),
         ("limits", "limits", "limits (weak)"),

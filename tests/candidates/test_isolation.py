@@ -1,6 +1,6 @@
 """Candidates in the isolations that this machine would not choose by itself; the static guard looks away from the cheats.
 
-One of each kind here; ``make docker`` has all candidates and a longer storm judged with builds in containers.
+One of each kind here; ``make docker`` has all candidates and a longer storm judged in containers.
 """
 
 from __future__ import annotations

@@ -70,8 +70,8 @@ _MODULES = (
     python(
         "fills the disk",
         rf"No space|too large|quota|{MEMORY}",
-        "number = 0\n        while True:\n            number += 1\n"
-        "            open(f'/tmp/storm-{number}', 'wb').write(b'z' * (64 << 20))",
+        "import tempfile; number = 0\n        while True:\n            number += 1\n"
+        "            open(f'{tempfile.gettempdir()}/storm-{number}', 'wb').write(b'z' * (64 << 20))",
     ),
     python("a bomb of threads", f"raised|{HUNG}|exit status|SIG", "import threading, time\n        while True: "
            "threading.Thread(target=time.sleep, args=(1e6,), daemon=True).start()"),
@@ -103,7 +103,8 @@ _HARMLESS = (
     python("leaves a thread", "", "import threading, time; threading.Thread(target=time.sleep, args=(1e6,), "
            "daemon=True).start() if not hasattr(self, 'left') else None; self.left = True"),
     python(
-        "leaves files", "", "open('/tmp/STORM', 'w').write('left'); open('/dev/shm/STORM', 'w').write('left')"
+        "leaves files", "", "import tempfile; [open(f'{folder}/STORM', 'w').write('left') "
+        "for folder in (tempfile.gettempdir(), '/dev/shm')]",
     ),
 )  # fmt: skip
 """Right answers, with something left behind that has to go with the candidate."""

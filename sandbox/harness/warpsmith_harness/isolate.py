@@ -35,7 +35,7 @@ from warpsmith_harness import bubblewrap, landlock, linux, private_root, rights,
 from warpsmith_harness.bounds import Bounds
 from warpsmith_harness.control_group import ControlGroup
 from warpsmith_harness.disk import DiskWatch
-from warpsmith_harness.processes import count_tasks, kill_descendants
+from warpsmith_harness.processes import ancestors, count_tasks, kill_descendants
 
 REFUSED = 125
 """Exit status of a process that could not enter."""
@@ -64,9 +64,9 @@ def enter(cell: dict[str, Any]) -> None:
     """Return in a new, isolated process; the calling process waits for it and ends as it ends.
 
     Args:
-        cell: ``Isolation.worker_cell(...)``: level, readable, writable, hidden, cwd, env, gpu and limits; and optionally
-            ``lifeline``, a socket that is told ``ready`` and whose end ends the cell. Without one, the cell ends with the
-            thread that forked the caller.
+        cell: ``Isolation.worker_cell(...)``: level, readable, writable, hidden, cwd, env, gpu and limits; optionally ``housed``,
+            which says that it lies in a container that others of its user share; and optionally ``lifeline``, a socket that is
+            told ``ready`` and whose end ends the cell. Without one, the cell ends with the thread that forked the caller.
 
     Raises:
         IsolationRefused: In the calling process, when the cell cannot be entered.
@@ -300,8 +300,9 @@ def _become_init(cell: dict[str, Any], report: int, bounded: list[str], user: in
     if payload:
         limits = cell["limits"]
         memory = None if "memory" in bounded else limits.get("memory_bytes")
-        # The kernel counts the processes of every user but root.
-        tasks = limits.get("processes") if "processes" not in bounded and user == 0 and cell["user"] is None else None
+        # The kernel counts the processes of every user but root, in a container together with those of others that it hides.
+        uncounted = cell.get("housed") or (user == 0 and cell["user"] is None)
+        tasks = limits.get("processes") if "processes" not in bounded and uncounted else None
         folders = [*cell["writable"], *([scratch] if scratch else [])]
         _reap(payload, report, scratch, Bounds(memory, tasks, DiskWatch(folders, limits.get("disk_bytes"))))
 
@@ -351,11 +352,12 @@ def _become_payload(cell: dict[str, Any], user: int, *, in_own_namespace: bool) 
     os.umask(0o022)
     os.environ.clear()
     os.environ.update(cell["env"])
-    if cell["level"] == "limits":
+    alone = cell["level"] != "limits"
+    if not alone:
         landlock.restrict(rights.paths(cell))
     os.chdir(cell["cwd"])
-    alone = cell["level"] != "limits"
-    seccomp.restrict(families=rights.families(cell), looking=alone and cell["gpu"])
+    above = () if alone else ancestors()
+    seccomp.restrict(families=rights.families(cell), looking=alone and cell["gpu"], above=above)
 
 
 def _limit(cell: dict[str, Any], user: int, *, in_own_namespace: bool) -> None:
@@ -369,7 +371,7 @@ def _limit(cell: dict[str, Any], user: int, *, in_own_namespace: bool) -> None:
     if limits.get("memory_bytes") and not (cell["gpu"] or limits.get("sparse")):
         # A CUDA context maps far more than it uses, and so does a sanitizer: there only the control group can bound it.
         wanted[resource.RLIMIT_DATA] = limits["memory_bytes"]
-    if limits.get("processes"):
+    if limits.get("processes") and not cell.get("housed"):
         alone = in_own_namespace or cell["user"] is not None
         already = 0 if alone else count_tasks(user)
         wanted[resource.RLIMIT_NPROC] = already + limits["processes"]

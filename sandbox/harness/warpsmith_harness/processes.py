@@ -34,6 +34,18 @@ def memory_of_descendants() -> int:
     return total
 
 
+def ancestors() -> list[int]:
+    """Return the ids of the processes above this one, nearest first, and of the groups they are in."""
+    found: list[int] = []
+    pid = os.getppid()
+    while pid:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            _, parent, group = file.read().rpartition(b")")[2].split()[:3]
+        found += [pid, *([int(group)] if int(group) not in (0, pid) else [])]
+        pid = int(parent)
+    return list(dict.fromkeys(found))
+
+
 def count_tasks(user: int) -> int:
     """Return how many threads run under a user id, as far as ``/proc`` shows them."""
     total = 0

@@ -56,6 +56,13 @@ class Channel:
         """Take over an inherited socket descriptor."""
         return cls(socket.socket(fileno=descriptor))
 
+    @classmethod
+    def of_path(cls, path: str) -> Channel:
+        """Connect to whoever listens at a path."""
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        sock.connect(path)
+        return cls(sock)
+
     def fileno(self) -> int:
         """Return the descriptor, for ``select``."""
         return self._socket.fileno()

@@ -16,7 +16,7 @@ import errno
 import os
 import platform
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Dict, Optional, Tuple
 
 _Numbers = Tuple[int, Optional[int]]
@@ -73,6 +73,23 @@ _LOOKING_INTO_OTHERS: Dict[str, _Numbers] = {
     "process_vm_writev": (311, 271),
     "ptrace": (101, 117),
 }
+_ON_A_PROCESS: Dict[str, _Numbers] = {
+    "kill": (62, 129),
+    "pidfd_open": (434, 434),
+    "prlimit64": (302, 261),
+    "rt_sigqueueinfo": (129, 138),
+    "rt_tgsigqueueinfo": (297, 240),
+    "sched_setaffinity": (203, 122),
+    "sched_setattr": (314, 274),
+    "sched_setparam": (142, 118),
+    "sched_setscheduler": (144, 119),
+    "tgkill": (234, 131),
+    "tkill": (200, 130),
+}
+"""Calls that signal, bound or slow down a process, which their first argument names."""
+_ON_ONE_OR_ALL: Dict[str, Tuple[_Numbers, int]] = {"ioprio_set": ((251, 30), 3), "setpriority": ((141, 140), 2)}
+"""Such calls whose second argument names it, and the first argument with which they are about all processes of a user."""
+_MOST_ABOVE = 32
 _CLONE, _CLONE3, _PERSONALITY, _SOCKET = (56, 220), (435, 435), (135, 92), (41, 198)
 _NEW_NAMESPACES = 0x7E020000
 """Every ``CLONE_NEW...`` flag that ``clone`` takes: mounts, control groups, names, IPC, users, processes, network."""
@@ -85,7 +102,7 @@ _FOREIGN_FROM = 0x40000000
 
 _LOAD, _IF_EQUAL, _IF_AT_LEAST, _IF_ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _REFUSE = 0x7FFF0000, 0x00050000
-_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
+_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT, _SECOND_ARGUMENT = 0, 4, 16, 24
 """Offsets in ``struct seccomp_data``; the lower half of an argument comes first on both processors."""
 
 _SECCOMP_CALL = (317, 277)
@@ -103,12 +120,13 @@ def available() -> bool:
     return int(_libc.syscall(ctypes.c_long(_SECCOMP_CALL[machine[0]]), _GET_ACTION, 0, ctypes.byref(action))) == 0
 
 
-def restrict(*, families: Optional[Iterable[int]] = None, looking: bool = False) -> bool:
+def restrict(*, families: Optional[Iterable[int]] = None, looking: bool = False, above: Sequence[int] = ()) -> bool:
     """Refuse system calls to this process and all it starts; needs ``no_new_privs``, and one thread.
 
     Args:
         families: The families of sockets that may be made; without them, all. Pairs of connected sockets are always allowed.
         looking: Whether it may look into other processes, as debuggers do.
+        above: Processes and groups that it may not signal, bound or slow down although they have its user, nor all at once.
 
     Returns:
         Whether there is a filter now. Where the kernel or the processor has none, nothing has changed.
@@ -116,7 +134,7 @@ def restrict(*, families: Optional[Iterable[int]] = None, looking: bool = False)
     if not available():
         return False
     column, architecture = _MACHINES[platform.machine()]
-    instructions = assemble(column, architecture, families=families, looking=looking)
+    instructions = assemble(column, architecture, families=families, looking=looking, above=above)
     code = ctypes.create_string_buffer(b"".join(instructions))
     program = struct.pack("HxxxxxxP", len(instructions), ctypes.addressof(code))
     # Without this flag kernels before 5.16 switch speculation off for filtered processes, which would slow only one side down.
@@ -127,7 +145,14 @@ def restrict(*, families: Optional[Iterable[int]] = None, looking: bool = False)
     raise OSError(problem, f"seccomp: {os.strerror(problem)}")
 
 
-def assemble(column: int, architecture: int, *, families: Optional[Iterable[int]], looking: bool) -> list[bytes]:
+def assemble(
+    column: int,
+    architecture: int,
+    *,
+    families: Optional[Iterable[int]],
+    looking: bool,
+    above: Sequence[int] = (),
+) -> list[bytes]:
     """Return the filter as instructions of the kernel's packet filter, for the numbers in one column of the tables."""
     refused = {**_REFUSED, **({} if looking else _LOOKING_INTO_OTHERS)}
     refuse = _statement(_RETURN, _REFUSE | errno.EPERM)
@@ -145,15 +170,30 @@ def assemble(column: int, architecture: int, *, families: Optional[Iterable[int]
     parts += [_jump(_IF_EQUAL, _CLONE3[column], 0, 1), _statement(_RETURN, _REFUSE | errno.ENOSYS)]
     parts += _on_argument(_CLONE[column], [_jump(_IF_ANY_BIT, _NEW_NAMESPACES, 0, 1), refuse])
     parts += _on_argument(_PERSONALITY[column], _only(_PERSONALITIES, errno.EPERM))
+    if above:
+        parts += _spare(above, column, refuse)
     if families is not None:
         parts += _on_argument(_SOCKET[column], _only(families, errno.EPERM))
     return [*parts, _statement(_RETURN, _ALLOW)]
 
 
-def _on_argument(number: int, checks: list[bytes]) -> list[bytes]:
+def _spare(above: Sequence[int], column: int, refuse: bytes) -> list[bytes]:
+    """Return instructions that refuse calls on these processes and groups, and on everything that can be reached at once."""
+    named = [-1, *(sign * pid for pid in above[:_MOST_ABOVE] for sign in (1, -1))]
+    checks = [part for pid in named for part in (_jump(_IF_EQUAL, pid & 0xFFFFFFFF, 0, 1), refuse)]
+    parts = []
+    for numbers in _ON_A_PROCESS.values():
+        parts += _on_argument(numbers[column], checks)
+    for numbers, everybody in _ON_ONE_OR_ALL.values():
+        of_one = [_jump(_IF_EQUAL, everybody, 0, 1), refuse, _statement(_LOAD, _SECOND_ARGUMENT), *checks]
+        parts += _on_argument(numbers[column], of_one)
+    return parts
+
+
+def _on_argument(number: Optional[int], checks: list[bytes]) -> list[bytes]:
     """Return instructions that look at the first argument of one call, which is allowed when no check refuses it."""
     body = [_statement(_LOAD, _FIRST_ARGUMENT), *checks, _statement(_RETURN, _ALLOW)]
-    return [_jump(_IF_EQUAL, number, 0, len(body)), *body]
+    return [] if number is None else [_jump(_IF_EQUAL, number, 0, len(body)), *body]
 
 
 def _only(values: Iterable[int], error: int) -> list[bytes]:

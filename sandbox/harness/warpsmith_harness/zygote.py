@@ -6,7 +6,7 @@ CUDA, workers are started afresh by ``exec`` instead: slower, and said so.
 """
 
 # Paths are strings here, so that looking at descriptors stays quick.
-# ruff: noqa: PTH123, PTH208
+# ruff: noqa: PTH108, PTH116, PTH123, PTH208
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ import json
 import os
 import random
 import select
+import shutil
 import signal
 import sys
 import traceback
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence
 
-from warpsmith_harness import startup
+from warpsmith_harness import linux, startup
 from warpsmith_harness.isolate import REFUSED, IsolationRefused
 from warpsmith_harness.protocol import Channel, ChannelClosed, Message
 
@@ -35,7 +36,8 @@ class Zygote:
 
     Args:
         channel: To the parent.
-        options: ``spec``, and ``environment``: the variables a worker gets.
+        options: ``spec``; ``environment``, the variables a worker gets; and in a cell ``own``, its folders that nobody else has:
+            what workers leave there is gone when the last of them has ended.
     """
 
     def __init__(self, channel: Channel, options: Dict[str, Any]) -> None:
@@ -112,6 +114,8 @@ class Zygote:
             worker = self._workers.pop(pid, None)
             if worker is not None:
                 self._end_strays()
+                if not self._workers:
+                    _empty(self._options.get("own", []))
                 self._channel.send({"op": "exited", "worker": worker, "status": status})
 
     def _end_strays(self) -> None:
@@ -123,11 +127,12 @@ class Zygote:
 
 
 def main(arguments: List[str]) -> int:
-    """Run the zygote. Options: ``channel`` (descriptor), ``spec``, ``environment``."""
+    """Run the zygote. Options: ``channel`` (descriptor) or ``door`` (path of a socket), ``spec``, ``environment``."""
     options = startup.options(arguments)
     os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # asking whether there is a GPU must not touch it
     startup.adopt_orphans()
-    channel = Channel.of_descriptor(options["channel"])
+    linux.set_dumpable(False)  # where workers have its user, they may not look into it
+    channel = Channel.of_path(options["door"]) if "door" in options else Channel.of_descriptor(options["channel"])
     os.set_inheritable(channel.fileno(), False)
     zygote = Zygote(channel, options)
     try:
@@ -174,6 +179,21 @@ def _become_worker(task: Any, options: Dict[str, Any], request: Message, descrip
 def _end(pid: int, number: int = signal.SIGKILL) -> None:
     with contextlib.suppress(OSError):
         os.kill(pid, number)
+
+
+def _empty(folders: Sequence[str]) -> None:
+    """Remove what workers have left in folders; what is mounted there, and the way to it, is not theirs."""
+    for folder in folders:
+        place = os.stat(folder).st_dev
+        for entry in os.scandir(folder):
+            with contextlib.suppress(OSError):
+                about = entry.stat(follow_symlinks=False)
+                if about.st_uid != os.geteuid() or about.st_dev != place:
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    shutil.rmtree(entry.path, ignore_errors=True)
+                else:
+                    os.unlink(entry.path)
 
 
 def _close_all_but(kept: Sequence[int]) -> None:

@@ -86,7 +86,9 @@ def crew(spoilt_harness: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
     folder = tmp_path_factory.mktemp("task")
     (folder / "temporary").mkdir()
     limits = JudgeLimits(compile_seconds=0.0)
-    crew = Crew(write_task(folder), best_isolation(), folder / "cache", folder / "temporary", limits, lambda: None)
+    crew = Crew(
+        write_task(folder), best_isolation(), folder / "cache", folder, folder / "temporary", limits, lambda: None
+    )
     crew.open()
     yield crew
     crew.close()

@@ -81,7 +81,8 @@ def place(tmp_path: Path) -> Place:
     driver.write_text(DRIVER)
     driver.with_suffix(".c").write_text(UTILITIES)
     (tmp_path / "work").mkdir()
-    return Place(make_folders(tmp_path / "triton", os.environ["PATH"]), tmp_path / "packages", tmp_path / "work")
+    folders = make_folders(tmp_path / "compiler", tmp_path / "cache", os.environ["PATH"])
+    return Place(folders, tmp_path / "packages", tmp_path / "work")
 
 
 def test_what_triton_compiles_is_its_own(place: Place) -> None:
@@ -136,7 +137,7 @@ def test_what_has_another_place_or_is_gone_is_not_believed(place: Place) -> None
 
 def test_folders_are_empty_for_the_next(place: Place, tmp_path: Path) -> None:
     place.put(place.compiled(launcher("i32")))
-    again = make_folders(tmp_path / "triton", os.environ["PATH"])
+    again = make_folders(tmp_path / "compiler", tmp_path / "cache", os.environ["PATH"])
     assert [each.name for each in again.cache.rglob("*")] == ["kept"]
 
 

@@ -49,7 +49,7 @@ class Room:
 
 
 def make_docker() -> Docker:
-    return Docker(ResourceLimits())
+    return Docker()
 
 
 MakeRoom = Callable[[Callable[[], Isolation]], Room]

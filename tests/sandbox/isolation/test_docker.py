@@ -9,7 +9,6 @@ import pytest
 from sandbox.errors import EnvironmentFault
 from sandbox.isolation import Cell, Isolation, best_isolation, probe
 from sandbox.isolation.docker import Docker
-from sandbox.isolation.limits import ResourceLimits
 
 from .conftest import MakeRoom, Room, make_docker
 
@@ -68,13 +67,13 @@ def test_no_container_is_left(containers: Room) -> None:
 def test_containers_are_used_where_they_are_asked_for(containers: Room) -> None:
     chosen = best_isolation("docker")
     assert (chosen.name, probe("docker")) == ("docker", "")
-    assert chosen.worker_cell(Cell((), (), Path("/")))["level"] == best_isolation().name
+    assert (chosen.workers, chosen.holds_zygote) == ("docker", True)
 
 
 @pytest.fixture
 def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Isolation:
     monkeypatch.setenv("DOCKER_HOST", f"unix:///tmp/{tmp_path.name}.sock")
-    return Docker(ResourceLimits())
+    return Docker()
 
 
 def test_a_missing_engine_is_said(nowhere: Isolation) -> None:
@@ -87,4 +86,4 @@ def test_something_else_behind_the_socket_is_said(tmp_path: Path, monkeypatch: p
         monkeypatch.setenv("DOCKER_HOST", f"tcp://127.0.0.1:{server.getsockname()[1]}")
         server.close()
         with pytest.raises(EnvironmentFault, match=r"no Docker engine answers at .*: "):
-            Docker(ResourceLimits()).popen(["true"], Cell((), (), Path("/")))
+            Docker().popen(["true"], Cell((), (), Path("/")))

@@ -7,13 +7,14 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from sandbox.isolation import Limits
 from sandbox.isolation.limits import _landlock_version, _takes_filters
+from sandbox.wire import HARNESS
 
 from .conftest import PYTHON, Room
 from .test_every_isolation import gone, marks
@@ -221,12 +222,53 @@ def test_who_kills_its_keeper_is_gone_with_it(local_room: Room) -> None:
     assert gone(daemon)
 
 
+def test_those_above_are_spared_by_the_filter_alone() -> None:
+    """Not every kernel's Landlock keeps signals in, and none keeps a program from slowing its user's others down."""
+    code = f"""if True:
+        import os, resource, signal, subprocess, sys
+        sys.path.insert(0, {str(HARNESS)!r})
+        from warpsmith_harness import linux, seccomp
+        above = os.getppid()
+        changes = {{
+            "signal": lambda pid: os.kill(pid, 0),
+            "group": lambda pid: os.kill(-pid, 0),
+            "everybody": lambda pid: os.kill(-1, 0),
+            "queue": lambda pid: signal.pidfd_send_signal(os.pidfd_open(pid), 0),
+            "processors": lambda pid: os.sched_setaffinity(pid, os.sched_getaffinity(pid)),
+            "policy": lambda pid: os.sched_setscheduler(pid, os.SCHED_OTHER, os.sched_param(0)),
+            "priority": lambda pid: os.setpriority(os.PRIO_PROCESS, pid, os.getpriority(os.PRIO_PROCESS, pid)),
+        }}
+        def refused(pid):
+            found = []
+            for name, change in changes.items():
+                try: change(pid)
+                except PermissionError: found.append(name)
+                except ProcessLookupError: pass  # no group is led by it
+            return found
+        print(*refused(above))
+        linux.forbid_new_privileges()
+        seccomp.restrict(above=[above])
+        print(*(name for name in changes if name in refused(above)))
+        child = subprocess.Popen(["sleep", "60"], start_new_session=True)
+        print(*refused(child.pid))
+        os.kill(os.getpid(), 0)
+        child.kill()
+    """
+    seen = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60, start_new_session=True
+    )
+    assert seen.stdout.splitlines() == ["", "signal group everybody queue processors policy priority", "everybody"]
+
+
 def test_a_filter_for_another_processor_is_as_good() -> None:
     """The filter for aarch64, run by hand: each refused call, each allowed one, and one of another architecture."""
     from warpsmith_harness import seccomp
 
-    filtered = seccomp.assemble(1, 0xC00000B7, families=[socket.AF_UNIX], looking=False)
-    run = lambda number, argument=0, architecture=0xC00000B7: _run_filter(filtered, number, architecture, argument)  # noqa: E731
+    filtered = seccomp.assemble(1, 0xC00000B7, families=[socket.AF_UNIX], looking=False, above=[7])
+
+    def run(number: int, *arguments: int, architecture: int = 0xC00000B7) -> int:
+        return _run_filter(filtered, number, architecture, arguments)
+
     refused, allowed = 0x00050000 | errno.EPERM, 0x7FFF0000
     assert [run(number) for number in (117, 97, 40, 425, 241)] == [refused] * 5
     assert [run(number) for number in (64, 63, 222, 29)] == [allowed] * 4
@@ -234,13 +276,15 @@ def test_a_filter_for_another_processor_is_as_good() -> None:
     assert (run(220, 0x10000011), run(220, 0x11), run(435)) == (refused, allowed, 0x00050000 | errno.ENOSYS)
     assert (run(198, socket.AF_INET), run(198, socket.AF_UNIX)) == (refused, allowed)
     assert (run(92, 0xFFFFFFFF), run(92, 0x0400000)) == (allowed, refused)
+    assert [run(129, pid & 0xFFFFFFFF) for pid in (7, -7, -1, 8, 0)] == [refused] * 3 + [allowed] * 2
+    assert [run(140, of, pid) for of, pid in ((0, 7), (1, 7), (2, 8), (0, 8), (1, 0))] == [refused] * 3 + [allowed] * 2
 
 
-def _run_filter(program: list[bytes], number: int, architecture: int, argument: int) -> int:
+def _run_filter(program: list[bytes], number: int, architecture: int, arguments: Sequence[int]) -> int:
     """Interpret the few instructions that our filters are made of, as the kernel would."""
     import struct
 
-    data = {0: number, 4: architecture, 16: argument}
+    data = {0: number, 4: architecture, **{16 + 8 * place: value for place, value in enumerate((*arguments, 0, 0))}}
     at, value = 0, 0
     while True:
         code, if_true, if_false, constant = struct.unpack("=HBBI", program[at])

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.isolation import best_isolation
+from sandbox.isolation import best_isolation, probe
 from sandbox.judge import Judge
 from sandbox.verdict import Verdict
 from sandbox.wire import HARNESS
@@ -42,8 +42,13 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def attacked(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param("", id="best"), pytest.param("docker", marks=[pytest.mark.docker, pytest.mark.long])],
+)
+def attacked(request: pytest.FixtureRequest, home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
+    if request.param and (reason := probe(request.param)):
+        pytest.skip(f"{request.param}: {reason}")
     folder = tmp_path_factory.mktemp("attacked")
     spec = write_task(folder)
     for place in (spec.root / ".env", folder / "cache/other", folder / "scratch/judge-other/model.py"):
@@ -54,9 +59,8 @@ def attacked(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[J
         patch.setenv("HOME", str(home))
         patch.setenv("SOME_API_KEY", SECRET)
         patch.setenv("SOME_ADDRESS", f"https://user:{SECRET}@example.org")
-        judge = Judge(
-            spec, isolation=best_isolation(), cache=folder / "cache", scratch=folder / "scratch", limits=limits
-        )
+        isolation = best_isolation(request.param)
+        judge = Judge(spec, isolation=isolation, cache=folder / "cache", scratch=folder / "scratch", limits=limits)
         with judge:
             yield judge
 
@@ -178,8 +182,12 @@ def test_no_connection_and_no_signal_arrives_and_nobody_is_slowed_down(check: Ch
     assert crew._zygote is not None
     others = (os.getpid(), crew.bench.pid, crew._zygote.pid)
 
-    def rights() -> list[tuple[set[int], int]]:
-        return [(os.sched_getaffinity(pid), os.getpriority(os.PRIO_PROCESS, pid)) for pid in others]
+    def rights() -> list[tuple[object, ...]]:
+        bounds = [Path(f"/proc/{pid}/limits").read_text() for pid in others]
+        return [
+            (pid, os.sched_getaffinity(pid), os.getpriority(os.PRIO_PROCESS, pid), bound)
+            for pid, bound in zip(others, bounds, strict=True)
+        ]
 
     having = rights()
     name = f"hostile-{uuid.uuid4().hex[:8]}"
@@ -203,7 +211,7 @@ def test_no_connection_and_no_signal_arrives_and_nobody_is_slowed_down(check: Ch
             (int(socket.AF_UNIX), stream, f"\0{name}"),
         ]
         calling = f"""
-            import os, socket
+            import os, resource, socket
             def call(family, kind, address):
                 try:
                     with socket.socket(family, kind) as caller:
@@ -214,11 +222,14 @@ def test_no_connection_and_no_signal_arrives_and_nobody_is_slowed_down(check: Ch
                     pass
             for family, kind, address in {addresses!r}:
                 call(family, kind, address)
-            for pid in (*{others}, os.getppid()):
+            own = {{os.getpid(), os.getppid()}}
+            seen = {{int(name) for name in os.listdir("/proc") if name.isdigit()}}
+            for pid in sorted({{*{others}, *seen}} - own):
                 for change in (
                     lambda: os.kill(pid, {int(signal.SIGUSR1)}),
                     lambda: os.sched_setaffinity(pid, {{0}}),
                     lambda: os.setpriority(os.PRIO_PROCESS, pid, 19),
+                    lambda: resource.prlimit(pid, resource.RLIMIT_NOFILE, (3, 3)),
                 ):
                     try:
                         change()
