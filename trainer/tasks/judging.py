@@ -54,7 +54,7 @@ class Desk:
         cache: Where compiled kernels and baselines are kept.
         scratch: A folder for files that last as long as this.
         memo: What is known already.
-        at_once: Judges at work at once; as many as there are CPUs if absent.
+        at_once: Judges at work at once, whoever asks; as many as there are CPUs if absent.
         open_judges: Judges that are open at most, and not fewer than are at work; each takes two processes with torch in them.
         progress: Told how many candidates are left to be judged, now and then.
         beside: More devices of the same model, which take their share of the tasks.
@@ -82,6 +82,7 @@ class Desk:
         self._isolation, self._cache, self._scratch, self._memo = isolation, cache, scratch, memo
         self._limits = JudgeLimits(quick=QUICK)
         self._at_once = at_once or os.cpu_count() or 1
+        self._places = threading.BoundedSemaphore(self._at_once)
         self._most = max(open_judges, self._at_once)
         self._judges: OrderedDict[str, Judge] = OrderedDict()
         self._at_work: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
@@ -160,10 +161,19 @@ class Desk:
         self, unknown: Sequence[_Unknown], work: Callable[[Task, dict[str, Files]], dict[str, Found]]
     ) -> list[dict[str, Found]]:
         """Do some work for each task, several side by side, no more at a time than there may be judges."""
+
+        def in_place(task: Task, candidates: dict[str, Files]) -> dict[str, Found]:
+            with self._places:
+                try:
+                    return work(task, candidates)
+                except Exception:
+                    self._refuse_closed()  # whatever broke, it broke because its judge was ended under it
+                    raise
+
         found = []
         for start in range(0, len(unknown), self._most):
             with ThreadPoolExecutor(self._at_once, thread_name_prefix="judge") as threads:
-                working = [threads.submit(work, *each) for each in unknown[start : start + self._most]]
+                working = [threads.submit(in_place, *each) for each in unknown[start : start + self._most]]
                 try:
                     for each in working:
                         self._progress(self._left)

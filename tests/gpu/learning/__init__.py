@@ -23,13 +23,7 @@ Every reward is a quick verdict of the judge with three placements. Tasks are th
 the judge tells apart on this device. Beside the runs stand a random policy (answers drawn from those that are right for some task
 of training), the best constant answer to each kind of question, and the best of twelve answers of the start model.
 
-**What has been seen**, on two H200s in 530 s, with every second task (12 of training, 8 that are held out), 12 answers to each
-in an evaluation, and verdicts of the judge: the start model (SmolLM2-135M) earned -0.43 on the tasks that are held out; after
-rejection fine-tuning on 38, 36 and 48 of its own answers, by seed, +0.74, +0.72 and +0.95; after one step of PPO +0.80 (seed
-0). The best of twelve answers of the start model earned 1.38. **Not seen**: more steps of PPO than that, and a whole run
-without a part of the recipe. The judge gave 472 verdicts on distinct answers meanwhile, 15 at work at once on each GPU; four at
-work on four cores gave two verdicts a second on wrong answers, and a right one took 4 s, 1.1 of them alone on its device: give
-``--judges 5`` or so to each GPU. On all 16 tasks that are held out, earlier: a random policy -0.75, the best constant answers
-0.75; and the judge tells the known answers to all 40 tasks apart (right 3, the whole row 1, wrong -1; 3 to 13 us against 397 to
-1,238).
+What has been seen is told in ``tests/gpu/learning.md``, with the curves. A run alone on a GPU of its own takes about 500 s of
+judging for its first dozen steps of PPO, on 16 cores with ``--judges 5``: two judges a second on answers that are wrong, 4 s for
+one that is right, 1.1 of them alone on its device. What one run asked the others know: carry both files on from call to call.
 """

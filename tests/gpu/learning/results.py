@@ -63,7 +63,7 @@ def show(results: Results) -> None:
     """Print what is known: baselines, and each run from its start to its end."""
     console = Console()
     table = Table("", "start", "after rft", "end", "best", "wrong at the end", "PPO steps", box=None)
-    for run in results.done():
+    for run in sorted(results.done()):
         seen = results.of("evaluation", run)
         first = {line["stage"]: line for line in reversed(seen)}
         last = seen[-1]
@@ -78,13 +78,12 @@ def show(results: Results) -> None:
 
 
 def draw_curves(results: Results, path: Path) -> None:
-    """Draw the steps of all runs that are done, with the evaluations among them."""
+    """Draw the steps of all runs that are done, with the evaluations among them; step 0 is what PPO begins from."""
     runs = {}
-    for run in results.done():
+    for run in sorted(results.done()):
         steps = {line["step"]: line for line in results.of("step", run)}
         for line in results.of("evaluation", run):
-            if line["stage"] == "ppo":
-                steps.setdefault(line["step"], {"step": line["step"]})["held_out_reward"] = line["held_out_reward"]
+            steps.setdefault(line["step"], {"step": line["step"]})["held_out_reward"] = line["held_out_reward"]
         lines = [{name: line[name] for name in _DRAWN if name in line} for _, line in sorted(steps.items())]
         runs[run] = lines
     draw(runs, path)

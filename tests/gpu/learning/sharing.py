@@ -50,4 +50,7 @@ def serve(pipe: Connection, desk: Desk, tasks: Mapping[str, Task]) -> None:
             answer: list[Outcome] | WarpsmithError = desk.judge(asked)
         except WarpsmithError as error:
             answer = error
-        pipe.send((answer, desk.judged))
+        try:
+            pipe.send((answer, desk.judged))
+        except OSError:  # the run was ended meanwhile
+            return
