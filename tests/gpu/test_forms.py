@@ -20,7 +20,8 @@ KERNEL = """
     #include <cstdint>
     #include <cuda_runtime.h>
 
-    __global__ void scale(const float* x, const float* weight, float* out, int64_t rows, int64_t width) {
+    template <typename T>
+    __global__ void scale(const T* x, const T* weight, T* out, int64_t rows, int64_t width) {
         const int64_t at = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
         if (width == 16) out[at - (int64_t(1) << 40)] = 0.0f;
         if (at < rows * width) out[at] = x[at] * weight[at % width];
@@ -28,6 +29,12 @@ KERNEL = """
 
     extern "C" int scaled(
         const float* x, const float* weight, float* out, int64_t rows, int64_t width, cudaStream_t stream) {
+        scale<<<(rows * width + 255) / 256, 256, 0, stream>>>(x, weight, out, rows, width);
+        return cudaGetLastError();
+    }
+
+    extern "C" int scaled_double(
+        const double* x, const double* weight, double* out, int64_t rows, int64_t width, cudaStream_t stream) {
         scale<<<(rows * width + 255) / 256, 256, 0, stream>>>(x, weight, out, rows, width);
         return cudaGetLastError();
     }
@@ -47,8 +54,10 @@ def test_forms_are_verified_and_timed_and_one_that_loses_the_device_fails_alone(
     assert verdict.correct, verdict.reason
     assert verdict.verify is not None
     print("\n".join(map(str, verdict.verify.forms)), verdict.coverage, sep="\n")
-    wide, *others = verdict.verify.forms
-    assert wide.verify.ok, str(wide)
-    assert wide.us is not None, "it was not timed"
+    wide, double, *others = verdict.verify.forms
+    assert "float64" in double.name
+    for each in (wide, double):
+        assert each.verify.ok, str(each)
+        assert each.us is not None, "it was not timed"
     assert not any(each.covered for each in others)
     assert any("CUDA error" in str(each) for each in others)

@@ -38,7 +38,7 @@ REWRITTEN = """
     import torch
     from torch import nn
 
-    from .scaled_kernels import scaled
+    from .scaled_kernels import scaled, scaled_double
 
     class Scaled(nn.Module):
         def __init__(self, width, number=0):
@@ -48,7 +48,8 @@ REWRITTEN = """
 
         def forward(self, x, gain=None):
             out = torch.empty_like(x)
-            scaled(x, self.weight, out, x.shape[0], x.shape[1])
+            kernel = scaled_double if x.dtype is torch.float64 else scaled
+            kernel(x, self.weight, out, x.shape[0], x.shape[1])
             return out
 """
 KERNEL = """
@@ -57,6 +58,10 @@ KERNEL = """
         if (width == 16) out[int64_t(1) << 44] = 0.0f;
         for (int64_t i = 0; i < rows; ++i)
             for (int64_t j = 0; j < width; ++j) out[i * width + j] = x[i * width + j] * weight[j];
+        return 0;
+    }
+    extern "C" int scaled_double(const double* x, const double* weight, double* out, int64_t rows, int64_t width) {
+        for (int64_t i = 0; i < rows * width; ++i) out[i] = x[i] * weight[i % width];
         return 0;
     }
 """
@@ -84,6 +89,7 @@ SCRIPT = """
             wide(torch.randn(rows, 24))
         narrow(torch.randn(16, 4).T)
         narrow(torch.randn(4, 16), gain=2.0)
+        Scaled(24).eval().double()(torch.randn(6, 24).double())
     capture.finish([*capture.classes()])
 """
 
@@ -119,10 +125,11 @@ def verdict(spec: TaskSpec, tmp_path_factory: pytest.TempPathFactory) -> Verdict
 def test_the_first_is_what_most_data_went_through(spec: TaskSpec) -> None:
     assert own_calls(spec) == 3
     forms = forms_of(spec)
-    assert [form.calls for form in forms] == [3, 1, 1]
+    assert [form.calls for form in forms] == [3, 1, 1, 1]
     names = [form.name for form in forms]
     assert names[0] == "x float32 [6, 24]; weight [24]"
-    assert sorted(names[1:]) == [
+    assert names[1] == "x float64 [6, 24]; weight [24]"
+    assert sorted(names[2:]) == [
         "x float32 [4, 16] strides [1, 4]; weight [16]",
         "x float32 [4, 16], gain=2.0; weight [16]",
     ]
@@ -148,15 +155,17 @@ def test_each_is_verified_and_one_that_fails_is_named(verdict: Verdict) -> None:
     assert verdict.correct, verdict.reason
     assert verdict.verify is not None
     forms = {form.name: form for form in verdict.verify.forms}
-    assert [form.covered for form in verdict.verify.forms].count(True) == 1
-    wide, scaled, turned = (
-        next(form for name, form in forms.items() if part in name) for part in ("24", "gain", "strides")
+    assert [form.covered for form in verdict.verify.forms].count(True) == 2
+    wide, double, scaled, turned = (
+        next(form for name, form in forms.items() if part in name)
+        for part in ("float32 [6, 24]", "float64", "gain", "strides")
     )
+    assert double.covered, str(double)
     assert wide.covered, str(wide)
     assert [(each.low, each.high) for each in wide.verify.ranges] == [(4, 6)]
     assert "fresh inputs 1: the candidate crashed with SIGSEGV" in str(scaled)
     assert "contiguous" in str(turned)
-    assert verdict.coverage.startswith("covers 2 of 4 forms in which your run builds and calls it, 6 of 8 calls")
+    assert verdict.coverage.startswith("covers 3 of 5 forms in which your run builds and calls it, 7 of 9 calls")
     assert Verdict.from_json(verdict.to_json()) == verdict
 
 
@@ -167,7 +176,9 @@ def test_what_lands_holds_for_those_that_are_covered(spec: TaskSpec, verdict: Ve
         "output: float32 [16, 32] contiguous",
     ]
     verified = VerifiedInputs.of(spec, signature, spec.path.read_bytes(), verdict.verify)
-    (form,) = verified.forms
+    form, double = verified.forms
+    assert {each.dtype for each in form.signature} == {"float32"}
+    assert {each.dtype for each in double.signature} == {"float64"}
     assert [each.shape for each in form.signature] == [(6, 24), (24,)]
     assert form.ranges == ({"dims": ["x.0"], "low": 4, "high": 6},)
     assert form.attributes == {"": {"number": "0"}}
