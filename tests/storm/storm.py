@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import re
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -113,18 +114,19 @@ class Storm:
             limits=_LIMITS if device == "cpu" else replace(_LIMITS, **_ON_GPU),
         )
 
-    def run(self, strikes: Sequence[Strike], deadline: float) -> Iterator[Outcome]:
-        """Yield what came of each strike, until all are done or the time is up."""
+    def run(self, strikes: Sequence[Strike], over: threading.Event) -> Iterator[Outcome]:
+        """Yield what came of each strike, until all are done or it is over; the verdict under way is given up then."""
         unguarded = mock.patch("sandbox.trial.check_source", return_value=GuardReport(ok=True))
         # A busy machine disturbs the times; here it is enough that a verdict says so.
         once = mock.patch.dict(os.environ, {PATIENCE: "0"})
         with self._judge, unguarded, once:
             for number, strike in enumerate(strikes):
-                if time.monotonic() > deadline:
+                outcome = self._one(strike, number, over)
+                if over.is_set():
                     return
-                yield self._one(strike, number)
+                yield outcome
 
-    def _one(self, strike: Strike, number: int) -> Outcome:
+    def _one(self, strike: Strike, number: int, over: threading.Event) -> Outcome:
         """Ask for a verdict, and again where the judge says that the machine was at fault."""
         outcome = Outcome(strike)
         met = strike.disturbance
@@ -135,7 +137,7 @@ class Storm:
         started = time.monotonic()
         hand = Hand(met, _USUAL_SECONDS, self._chance) if met else None
         try:
-            while self._blames_the_machine(self._asked(workspace, outcome), outcome):
+            while self._blames_the_machine(self._asked(workspace, outcome, over), outcome) and not over.is_set():
                 if hand is not None:
                     hand.rest()
         finally:
@@ -146,9 +148,9 @@ class Storm:
         outcome.wrong = outcome.wrong or _wrong(outcome)
         return outcome
 
-    def _asked(self, workspace: Path, outcome: Outcome) -> Verdict | None:
+    def _asked(self, workspace: Path, outcome: Outcome, over: threading.Event) -> Verdict | None:
         try:
-            return self._judge.check(workspace)
+            return self._judge.check(workspace, cancel=over)
         except EnvironmentFault as fault:
             outcome.reward, outcome.reason = None, f"{_BLAMES_THE_MACHINE}: {fault}"
             return None
