@@ -144,7 +144,12 @@ class LandingDesk(UndoDesk):
         known = [judged for tier in tiers if (judged := self._stream.state.judgement(hashes, tier)) is not None]
         judged = known[0] if known else await self._judging.attempt(files, tiers[-1])
         if not judged.verdict.correct:
-            raise _refused("The state to land is not correct", judged.verdict, judged.attempt, partial=partial)
+            what = (
+                "Without the changes that were rejected it is not correct"
+                if partial
+                else "The state to land is not correct"
+            )
+            raise _refused(what, judged.verdict, judged.attempt, partial=partial)
         return judged
 
 
@@ -173,5 +178,5 @@ def _disturbed(verdict: Verdict) -> bool:
 
 def _refused(what: str, verdict: Verdict, attempt: int, *, partial: bool) -> LandingRefused:
     """Return the refusal of what was judged so; only of a ``partial`` state more can be accepted."""
-    next_step = "Accept more of the attempt, or let the agent go on." if partial else "Let the agent go on."
+    next_step = "Accept more of it (in the IDE), or let the agent go on." if partial else "Let the agent go on."
     return LandingRefused(f"{what}: {verdict.reason}", where=f"attempt {attempt}", next_step=next_step)

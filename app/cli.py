@@ -10,6 +10,7 @@ import argparse
 import difflib
 import importlib
 import re
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -62,16 +63,30 @@ def _take_command(arguments: list[str]) -> str:
     """Take the command off the arguments; a target without one is to be opened.
 
     Raises:
-        UsageError: The first word is neither a command nor can it be a target.
+        UsageError: The first word is neither a command nor can it be a target, or options stand before the command.
     """
     first = arguments[0] if arguments else ""
     if first in COMMANDS:
         return arguments.pop(0)
+    if first.startswith("-") and (late := _late_command(arguments)):
+        others = [word for number, word in enumerate(arguments) if number != late]
+        line = shlex.join(["warpsmith", arguments[late], *others])
+        raise UsageError("Options stand behind the command.", where="command line", next_step=f"Try: {line}")
     if re.fullmatch(r"[a-z]+", first) and not Path(first).exists():
         near = difflib.get_close_matches(first, COMMANDS, n=1)
         meant = f"Did you mean: warpsmith {near[0]}" if near else f"The commands are: {', '.join(COMMANDS)}."
         raise UsageError(f"'{first}' is no command, and no file or folder.", where="command line", next_step=meant)
     return "open"
+
+
+def _late_command(arguments: Sequence[str]) -> int:
+    """Return where a command stands behind options, each with one value or none; 0 where none does."""
+    for number, word in enumerate(arguments):
+        if word in COMMANDS and not Path(word).exists():
+            return number
+        if not word.startswith("-") and not arguments[number - 1].startswith("-"):
+            break
+    return 0
 
 
 def _help() -> argparse.ArgumentParser:

@@ -95,3 +95,12 @@ def test_one_that_is_told_to_end_and_then_woken_ends_without_a_traceback(
     assert b"Interrupted." in terminal.seen
     for words in (b"Traceback", b"Exception ignored", b"never retrieved", b"was destroyed"):
         assert words not in terminal.seen
+
+
+def test_in_the_background_of_a_terminal_it_is_refused_and_not_stopped(tmp_path: Path) -> None:
+    code = (
+        "import subprocess, sys; sys.exit(subprocess.run([sys.executable, *sys.argv[1:]], process_group=0).returncode)"
+    )
+    terminal = Terminal("-c", code, "-m", "app.cli", "open", str(tmp_path))
+    assert terminal.ended() == 2
+    assert b"timeout --foreground" in terminal.seen

@@ -24,6 +24,7 @@ from tests.scale_task import Write
     [
         ("chekc model.py good", 2, ["no command", "Did you mean: warpsmith check"]),
         ("frobnicate", 2, ["no command", "open, run, check"]),
+        ("--home x sessions show last", 2, ["behind the command", "Try: warpsmith sessions --home x show last"]),
         ("check scale.py candidate --nope", 2, ["unrecognized arguments: --nope"]),
         ("check", 2, ["required: TARGET, CANDIDATE"]),
         ("check scale.py candidate --precision fp9", 2, ["fp9", "fp32"]),
