@@ -27,7 +27,7 @@ from agent.events import EndReason
 from agent.landing_desk import LandingDesk
 from agent.loop import Ended
 from agent.running import SHELL_LOST, Running
-from agent.search.siblings import base_files
+from agent.search.base import base_files
 from agent.session import Session, open_session, read_state
 from agent.state import CUT_OFF
 from agent.store import SessionWriter, encode
@@ -165,7 +165,7 @@ class Engine:
         judged = self._state.attempt(attempt)
         if judged is None:
             raise LandingRefused(f"There is no attempt {attempt}.")
-        await self._running.judging.attempt(self._stream.files(judged.files), "full")
+        await self._running.judging.attempt(self._stream.files(judged.files), "full", fresh=True)
 
     def _do(self, work: Coroutine[Any, Any, None]) -> None:
         """Do a landing or an undo beside everything else, one at a time."""

@@ -9,18 +9,20 @@ import shutil
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from agent import events as ev
-from agent.search.siblings import Sibling, Siblings
 from agent.session import Session
+from agent.shared_verdicts import SharedVerdict, SharedVerdicts
 from agent.state import Judged
 from agent.stream import Stream
 from agent.unasked import Unasked, worth_judging
 from sandbox.errors import EnvironmentFault, InternalError, WarpsmithError
 from sandbox.isolation import best_isolation
 from sandbox.judge import Judge
+from sandbox.judge_limits import JudgeLimits
 from sandbox.looking.study import Study
 from sandbox.processes import descendants, kill_all
 from sandbox.progress import Progress, Stage
@@ -32,6 +34,8 @@ CLOSE_SECONDS = 0.5
 """How long the judge may take to come to rest before its processes are killed."""
 FRUITLESS = 2
 """After so many verdicts ahead in a row that came to nothing there are no more: the machine has no time that is to spare."""
+REWARDED_QUICKLY = JudgeLimits(quick=replace(JudgeLimits.quick, placements=3))
+"""Limits where quick verdicts are rewards: with the placements that training takes at least."""
 
 _Work = Callable[[Judge, Path, threading.Event], T]
 """Something that the judge does with a folder, until the event is set."""
@@ -47,7 +51,7 @@ class Judging:
 
     def __init__(self, session: Session, stream: Stream, on_fault: OnFault) -> None:
         self._session = session
-        self._siblings = Siblings(session)
+        self._shared = SharedVerdicts(session)
         self._stream = stream
         self._on_fault = on_fault
         self._scratch = session.folder / "scratch"
@@ -58,7 +62,6 @@ class Judging:
         self._ahead: asyncio.Task[None] | None = None
         self._unasked: Unasked | None = None
         self._fruitless = 0
-        self._one_look = asyncio.Lock()
         self._kernels = ""
         self._closing = False
 
@@ -81,34 +84,56 @@ class Judging:
         """Return the profile of the reference, measured once a session (``OriginalProfile.to_json()``)."""
         return await asyncio.shield(self.begin_original())
 
-    async def attempt(self, files: Mapping[str, bytes], tier: Tier, call_id: str | None = None) -> Judged:
+    @property
+    def tells_whose(self) -> bool:
+        """Whether the agent is told which session a verdict was taken from."""
+        return self._shared.told
+
+    async def attempt(
+        self, files: Mapping[str, bytes], tier: Tier, call_id: str | None = None, *, fresh: bool = False
+    ) -> Judged:
         """Judge these files and store the attempt. Cancelling stops the judge and returns when it has stopped.
 
-        A quick verdict of them that was begun ahead is waited for, and taken whichever way it went.
+        Unless it is to be a fresh one, a verdict of the same code is taken over from another session that shares its own, or
+        waited for while it is being judged there. A quick verdict of these files that was begun ahead is waited for, and taken
+        whichever way it went.
 
         Raises:
             TaskError, EnvironmentFault: Nothing could be judged.
         """
-        verdict = await self._judged_ahead(files) if tier == "quick" else None
-        if verdict is None:
-            verdict = await self._asked(files, lambda judge, folder, cancel: judge.check(folder, tier, cancel=cancel))
-        return self._store(files, verdict, call_id)
+        if fresh:
+            return self._store(files, await self._verdict(files, tier), call_id)
+        async with self._shared.once(files, tier) as known:
+            if known is not None:
+                return self._adopt(files, known, call_id)
+            judged = self._store(files, await self._verdict(files, tier), call_id)
+            self._shared.keep(files, judged)
+            return judged
 
-    async def known_to_sibling(self, files: Mapping[str, bytes], tier: Tier) -> Sibling | None:
-        """Return the verdict of the same code in another session of this one's search; see ``Siblings.verdict_of``."""
-        async with self._one_look:
-            return await asyncio.to_thread(self._siblings.verdict_of, files, tier)
+    async def _verdict(self, files: Mapping[str, bytes], tier: Tier) -> Verdict:
+        ahead = await self._judged_ahead(files) if tier == "quick" else None
+        if ahead is not None:
+            return ahead
+        return await self._asked(files, lambda judge, folder, cancel: judge.check(folder, tier, cancel=cancel))
 
-    def adopt(self, files: Mapping[str, bytes], known: Sibling, call_id: str | None) -> Judged:
-        """Store a sibling's verdict as that of an attempt here, and say whose it is."""
+    def _adopt(self, files: Mapping[str, bytes], known: SharedVerdict, call_id: str | None) -> Judged:
+        """Store another session's verdict as that of an attempt here, and say whose it is."""
         text = f"the same code was attempt {known.attempt} of session {known.session}: its verdict counts"
         self._stream.emit(ev.StageEvent(part="profile", text=text))
-        return self._store(files, known.verdict, call_id)
+        return self._store(files, known.verdict, call_id, {"session": known.session, "attempt": known.attempt})
 
-    def _store(self, files: Mapping[str, bytes], verdict: Verdict, call_id: str | None) -> Judged:
+    def _store(
+        self,
+        files: Mapping[str, bytes],
+        verdict: Verdict,
+        call_id: str | None,
+        taken_from: dict[str, Any] | None = None,
+    ) -> Judged:
         hashes = {path: self._stream.blob(content) for path, content in files.items()}
         number = len(self._stream.state.judged) + 1
-        self._stream.emit(ev.Attempt(attempt=number, files=hashes, verdict=verdict.to_json(), call_id=call_id))
+        self._stream.emit(
+            ev.Attempt(attempt=number, files=hashes, verdict=verdict.to_json(), call_id=call_id, taken_from=taken_from)
+        )
         return self._stream.state.judged[-1]
 
     async def landed(self, files: Mapping[str, bytes], form: Mapping[str, bytes]) -> Verdict:
@@ -192,6 +217,7 @@ class Judging:
             cache=settings.cache,
             scratch=self._scratch / "judge",
             progress=self._listener(self._tell_stage),
+            limits=REWARDED_QUICKLY if settings.reward_tier == "quick" else None,
         )
         await self._in_thread(self._judge.open)
         return self._judge
@@ -205,9 +231,12 @@ class Judging:
 
     async def _measure_original(self) -> dict[str, Any]:
         if self._stream.state.original is None:
-            judge = await asyncio.shield(self.open())
-            profile = await self._in_thread(judge.original)
-            self._stream.emit(ev.OriginalProfiled(profile=profile.to_json()))
+            async with self._shared.original_once() as profile:
+                if profile is None:
+                    judge = await asyncio.shield(self.open())
+                    profile = (await self._in_thread(judge.original)).to_json()
+                    self._shared.keep_original(profile)
+            self._stream.emit(ev.OriginalProfiled(profile=profile))
         assert self._stream.state.original is not None
         return self._stream.state.original
 
@@ -218,7 +247,7 @@ class Judging:
         return await self._in_judge(files, work)
 
     async def _judge_unasked(self, unasked: Unasked) -> Verdict | None:
-        if await self.known_to_sibling(unasked.files, "quick"):
+        if self._shared.known(unasked.files, "quick"):
             return None
         verdict = await self._in_judge(unasked.files, unasked.judge)
         self._fruitless = self._fruitless + 1 if verdict.reward is None else 0

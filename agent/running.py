@@ -44,6 +44,7 @@ from agent.tools.skill import skill_tool
 from agent.tools.sweep import ablate_tool, sweep_tool
 from sandbox.errors import EnvironmentFault, ModelUnavailable, TaskError, UsageError, WarpsmithError
 from sandbox.isolation import best_isolation
+from sandbox.verdict import Tier
 from sandbox.workspace import Workspace
 
 SHELL_LOST = "The session was resumed: the shell is a new one, and commands that ran in the background are gone."
@@ -54,9 +55,9 @@ _MEASURED_AFTER = (
     EndReason.MODEL_SILENT,
     *OVER,
 )
-"""The ends after which the best attempt is measured in full: all that neither the developer nor the machine made."""
+"""The ends after which the best attempt is measured again: all that neither the developer nor the machine made."""
 REMEASURED = 3
-"""How many attempts are measured in full at the end at most: one that falls back makes another one the best."""
+"""How many attempts are measured again at the end at most: one that falls back makes another one the best."""
 GO_ON = "The developer asks you to go on: see whether more can be gained, or say why not."
 
 
@@ -243,14 +244,23 @@ class Running:
         return any(origin == "steer" for origin, _ in self._stream.state.steering)
 
     async def _measure_best_again(self) -> None:
-        """Judge the best attempt in full on fresh samples, if only a quick verdict says that it is the best."""
+        """Judge the best attempt on fresh samples, if only a quick verdict says that it is the best.
+
+        In full; where a quick verdict is reward enough, so again, unless it was the only one that was timed.
+        """
+        state, again = self._stream.state, None
+        tier: Tier = "quick" if self._session.settings.reward_tier == "quick" else "full"
         for _ in range(REMEASURED):
-            best = self._stream.state.best
+            best = state.best
             if best is None or best.verdict.tier == "full":
                 return
-            text = f"measuring attempt {best.attempt}, the best so far, in full"
+            if tier == "quick" and (
+                best is again or sum(judged.verdict.profile is not None for judged in state.judged) < 2
+            ):
+                return
+            text = f"measuring attempt {best.attempt}, the best so far, {'again' if tier == 'quick' else 'in full'}"
             self._stream.emit(ev.StageEvent(part="profile", text=text))
-            await self.judging.attempt(self._stream.files(best.files), "full")
+            again = await self.judging.attempt(self._stream.files(best.files), tier, fresh=tier == "quick")
 
     def _converse(self) -> None:
         """Begin the conversation, or say what has to be said before it goes on."""

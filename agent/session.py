@@ -40,6 +40,7 @@ class Session:
 
     ``search`` is there where the session is one agent's of a search: its ``folder``, and the ``base``
     (``{"session", "attempt"}``, or null) that its workspace begins as, and what the agent is ``told`` after the task.
+    ``verdicts`` is the folder of those that it has in common with the other sessions of its step, where it is one of a cycle.
     """
 
     folder: Path
@@ -52,6 +53,7 @@ class Session:
     device: str
     format: str = FORMAT
     search: dict[str, Any] | None = None
+    verdicts: Path | None = None
 
     @property
     def workspace(self) -> Path:
@@ -89,10 +91,16 @@ class SessionSummary:
     search: str | None = None
 
 
-def create_session(spec: TaskSpec, settings: Settings, home: Path, search: dict[str, Any] | None = None) -> Path:
+def create_session(
+    spec: TaskSpec,
+    settings: Settings,
+    home: Path,
+    search: dict[str, Any] | None = None,
+    verdicts: Path | None = None,
+) -> Path:
     """Make a session's folder with its ``session.json`` and return it; the engine does the rest.
 
-    ``search`` is what ``Session.search`` holds.
+    ``search`` and ``verdicts`` are what ``Session`` holds.
 
     Raises:
         EnvironmentFault: ``home`` cannot be written.
@@ -110,6 +118,7 @@ def create_session(spec: TaskSpec, settings: Settings, home: Path, search: dict[
         "versions": versions(),
         "device": device_kind(spec.device),
         **({"search": search} if search else {}),
+        **({"verdicts": str(verdicts)} if verdicts else {}),
     }
     try:
         folder.mkdir(parents=True, mode=0o700)
@@ -144,6 +153,7 @@ def open_session(folder: Path) -> Session:
             device=data["device"],
             format=data["format"],
             search=data.get("search"),
+            verdicts=Path(data["verdicts"]) if "verdicts" in data else None,
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UsageError(f"This is not a session that can be read: {error}.", where=str(path)) from error

@@ -40,6 +40,7 @@ _OPTIONAL: Mapping[str, type] = {"temperature": float, "top_p": float, "seed": i
 """Empty, these are left to the provider."""
 _BOOLEANS = {"true": True, "yes": True, "1": True, "on": True, "false": False, "no": False, "0": False, "off": False}
 EFFORTS = ("", "none", "minimal", "low", "medium", "high", "xhigh", "max")
+REWARD_TIERS = ("full", "quick")
 JOINED = ("allow", "ask", "deny")
 """Lists to which every source adds, so that a project can forbid more and nothing can forbid less."""
 LIMITS = ("turn_limit", "token_limit", "cost_limit_usd", "time_limit_minutes")
@@ -98,6 +99,9 @@ class Settings:
     """Whether the agent is asked to compare earlier variants of its own before its next attempt."""
     verdicts_ahead: bool = True
     """Whether an edited workspace gets a quick verdict while the model thinks, which the agent's next Check takes."""
+    reward_tier: str = "full"
+    """What the best attempt of a run is measured by at its end: full, or quick, which then draws the three placements that a
+    reward of training takes."""
     context_tokens: int = 131_072
     """Context budget in tokens; the model's own limit wins if it is smaller."""
     device: str = "auto"
@@ -215,6 +219,8 @@ def _typed(key: str, value: Any, origin: str) -> Any:
         raise UsageError(f"'{key}' must be one of {', '.join(MODES)}, not {value!r}.", where=origin)
     if key == "reasoning_effort" and converted not in EFFORTS:
         raise UsageError(f"'{key}' must be one of {', '.join(EFFORTS[1:])}, not {value!r}.", where=origin)
+    if key == "reward_tier" and converted not in REWARD_TIERS:
+        raise UsageError(f"'{key}' must be one of {', '.join(REWARD_TIERS)}, not {value!r}.", where=origin)
     if key in _AT_LEAST and converted < _AT_LEAST[key]:
         raise UsageError(f"'{key}' must be at least {_AT_LEAST[key]}, not {value!r}.", where=origin)
     return converted

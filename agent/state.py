@@ -25,11 +25,12 @@ CUT_OFF = "Interrupted"
 
 @dataclass(frozen=True)
 class Judged:
-    """An attempt: its number, the hashes of its files, and its verdict."""
+    """An attempt: its number, the hashes of its files, its verdict, and whose that is where it was not measured here."""
 
     attempt: int
     files: Mapping[str, str]
     verdict: Verdict
+    taken_from: Mapping[str, Any] | None = None
 
 
 @dataclass
@@ -122,7 +123,9 @@ class SessionState:
             case ev.OriginalProfiled():
                 self.original = event.profile
             case ev.Attempt():
-                self.judged.append(Judged(event.attempt, event.files, Verdict.from_json(event.verdict)))
+                self.judged.append(
+                    Judged(event.attempt, event.files, Verdict.from_json(event.verdict), event.taken_from)
+                )
                 self.notes[event.attempt] = str(self._arguments.get(event.call_id or "", {}).get("note", ""))
             case ev.JudgedAhead():
                 self.judged_ahead.append(event)

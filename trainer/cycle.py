@@ -2,7 +2,8 @@
 
 Each step runs so many sessions on tasks drawn from those named, makes episodes of them, and takes one step of PPO. The weights
 of every step have a name and a number, which the sessions they wrote carry. Given again, the same command goes on wherever it
-was stopped or killed: within a session, between two, or in the midst of an update.
+was stopped or killed: within a session, between two, or in the midst of an update. What several sessions of a step write alike
+is judged once, and each of their attempts says whose verdict it has.
 
 On one device the policy writes and learns in short turns between the judge's, which has the device alone while it times. With
 --server-command another server writes, such as vLLM, started anew on the weights of each step.
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import secrets
+import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -22,7 +24,7 @@ from pathlib import Path
 import torch
 
 from agent.session import change_settings, create_session
-from agent.settings import Settings, load_settings
+from agent.settings import REWARD_TIERS, Settings, load_settings
 from agent.store import write_atomically
 from sandbox.asked import asked_task
 from sandbox.counts import amount, count, natural
@@ -45,6 +47,7 @@ from trainer.run.run import Run
 
 STATE = "cycle.json"
 ROLLOUTS = "rollouts"
+VERDICTS = "verdicts"
 NAME = "policy"
 _TRIES = 3
 """How often sessions are run for one step before a step without anything to learn from ends the cycle."""
@@ -91,6 +94,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--context", type=count, default=131_072, metavar="N", help="tokens of a session (default: %(default)s)"
     )
     group.add_argument("--temperature", type=amount, default=1.0, help="of sampling (default: %(default)s)")
+    group.add_argument(
+        "--reward-tier",
+        choices=REWARD_TIERS,
+        default="full",
+        help="the verdict that a session is rewarded by; a quick one then draws three placements (default: %(default)s)",
+    )
     group.add_argument("--judge-device", default="", help="where candidates are judged (default: where the policy is)")
     group.add_argument(
         "--warm-up", type=natural, default=0, metavar="N", help="steps at first of which only the critic learns"
@@ -181,12 +190,16 @@ class Cycle:
         """Run these sessions to their ends, those too that an earlier process began, and return their folders."""
         state, step = read_state(self._run.folder), self._learner.step + 1
         names = state.sessions if (state.step, state.attempt) == (step, attempt) else []
+        verdicts = self._home / VERDICTS
         with self._address() as base:
             for name in names:
                 change_settings(self._home / "sessions" / name, {"api_base": base})
             settings = replace(self._plan.settings, model=f"openai/{NAME}", api_base=base, home=self._home)
+            if not names:
+                shutil.rmtree(verdicts, ignore_errors=True)
             for task, seed in drawn[len(names) :]:
-                names.append(create_session(task, replace(settings, seed=seed), self._home).name)
+                session = create_session(task, replace(settings, seed=seed), self._home, verdicts=verdicts)
+                names.append(session.name)
                 write_state(self._run.folder, State(state.id, step, attempt, names))
             folders = [self._home / "sessions" / name for name in names]
             run_sessions(folders, self._plan.at_once, lambda line: print(line, file=sys.stderr))
@@ -287,8 +300,11 @@ def _plan(options: argparse.Namespace, learner: Learner) -> Plan:
         "max_output_tokens": options.answer_tokens,
     }
     sampling = {"temperature": options.temperature, "context_tokens": options.context}
-    spared = {"verdicts_ahead": False}  # while the policy writes the device is its own
-    settings = load_settings({**limits, **sampling, **spared})
+    judging = {
+        "reward_tier": options.reward_tier,
+        "verdicts_ahead": False,
+    }  # while the policy writes the device is its own
+    settings = load_settings({**limits, **sampling, **judging})
     return Plan(
         tasks=tuple(_tasks(options.tasks, device, settings)),
         settings=settings,

@@ -30,12 +30,17 @@ class OriginalProfiled(Event):
 
 @named("attempt")
 class Attempt(Event):
-    """A state of the workspace that was judged. ``files`` maps its paths to blob hashes; attempts count from 1."""
+    """A state of the workspace that was judged. ``files`` maps its paths to blob hashes; attempts count from 1.
+
+    ``taken_from`` names the attempt of the session that had the same code judged, where this one's verdict is that one's
+    (``{"session", "attempt"}``); null where it was measured for this one.
+    """
 
     attempt: int
     files: dict[str, str]
     verdict: dict[str, Any]
     call_id: str | None = None
+    taken_from: dict[str, Any] | None = None
 
 
 @named("judged_ahead")

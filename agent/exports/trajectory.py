@@ -137,7 +137,7 @@ class Trajectory:
 
     def judged(self, attempt: ev.Attempt) -> Judged:
         """Return an attempt with its verdict read."""
-        return Judged(attempt.attempt, attempt.files, Verdict.from_json(attempt.verdict))
+        return Judged(attempt.attempt, attempt.files, Verdict.from_json(attempt.verdict), attempt.taken_from)
 
 
 def answered(trajectories: Iterable[Trajectory], note: Note) -> Iterator[Trajectory]:

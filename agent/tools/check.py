@@ -33,7 +33,7 @@ _UNTOUCHED = (
 )
 
 
-_SIBLING = (
+_TAKEN = (
     "The same code, but for comments and layout, was judged already as attempt {attempt} of session {session} of this search; "
     "nothing was measured again. For fresh times use remeasure: true, or the other tier.\n"
 )
@@ -54,17 +54,13 @@ def check_tool(judging: Judging, workspace: Workspace, stream: Stream) -> Tool:
             disturbed = stream.state.disturbed(hashes)
             if not remeasure and (known := stream.state.judgement(hashes, tier)):
                 return _told(known, _KNOWN.format(tier=tier))
-            sibling = None if remeasure else await judging.known_to_sibling(files, tier)
-            if sibling:
-                judged = judging.adopt(files, sibling, stream.state.running_call)
-            else:
-                judged = await judging.attempt(files, tier, stream.state.running_call)
+            judged = await judging.attempt(files, tier, stream.state.running_call, fresh=remeasure)
         except TaskError:
             raise
         except UsageError as error:
             raise ToolProblem(f"There is nothing to judge. {error}") from error
         workspace.commit(f"Attempt {judged.attempt}: {note}" if note else f"Attempt {judged.attempt}")
-        text = _SIBLING.format(attempt=sibling.attempt, session=sibling.session) if sibling else ""
+        text = _TAKEN.format(**judged.taken_from) if judged.taken_from and judging.tells_whose else ""
         return _told(judged, text, disturbed_before=disturbed)
 
     return FunctionTool("Check", _DESCRIPTION, _PARAMETERS, check)

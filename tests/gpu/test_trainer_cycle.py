@@ -2,7 +2,9 @@
 
     pytest tests/gpu/test_trainer_cycle.py
 
-A longer run, in which the reward rises: python -m tests.trainer.rollout.toy FOLDER --device cuda:0 --steps 8 --at-once 4
+A longer run, in which the reward rises::
+
+    python -m tests.trainer.rollout.toy FOLDER --device cuda:0 --steps 8 --at-once 8 --minutes 4.8
 """
 
 from __future__ import annotations

@@ -72,8 +72,9 @@ class Episode:
         source_sha256: Of the reference; what episodes of the same task have in common.
         segments: At least one.
         reward: What it earns, decisions of the developer included; null where nobody can say.
-        components: What the reward is made of: ``judged`` (-1, 1, 2, 3), ``decision`` (-0.5, 0, 0.5), ``tier``, and the
-            measurements that the judge's part can be made of again.
+        components: What the reward is made of: ``judged`` (-1, 1, 2, 3), ``decision`` (-0.5, 0, 0.5), ``tier``,
+            ``taken_from`` (the session and attempt that the same code was judged for; null where it was judged for this one),
+            and the measurements that the judge's part can be made of again.
         truncated: Whether it was cut off by a limit and not ended by the policy.
         policy: Who wrote it.
         refused: For every stage that it may not enter, why, in one sentence.

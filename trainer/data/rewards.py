@@ -51,6 +51,7 @@ def earned(trajectory: Trajectory, *, decisions: bool = True) -> Earned:
         "decided": said,
         "tier": _tier(again.state, best),
         "attempt": best.attempt if best else None,
+        "taken_from": dict(best.taken_from) if best and best.taken_from else None,
         "placements": _placements(best),
         "stored": _stored(trajectory, best),
         "verdict": _slim(best.verdict) if best else None,

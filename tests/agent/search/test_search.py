@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import json
 import threading
-from dataclasses import replace
 
 import pytest
 
-from agent import events as ev
 from agent.search.coordinator import run_search
-from agent.search.record import Member, create_record, find_record
-from agent.search.siblings import Siblings
-from agent.session import create_session, open_session, read_state
+from agent.search.record import create_record, find_record
+from agent.session import open_session, read_state
 from agent.state import settled
-from agent.store import EVENTS, SessionWriter
 from sandbox.errors import ExitCode
-from sandbox.likeness import likeness
-from tests.agent.support import make_settings, make_spec, make_verdict
+from tests.agent.support import make_settings, make_spec
 from tests.agent.test_end_to_end import CANDIDATE, FILE, KERNEL
 from tests.servers.openai_server import Call, OpenAIServer, Reply
 
@@ -137,50 +132,3 @@ def test_an_agent_that_a_limit_ended_goes_on_when_the_search_is_given_more(tmp_p
     record = find_record(settings.home, "last")
     assert list(record.ended.values()) == ["finished"]
     assert read_state(record.members[0].session).limits.answers == 3
-
-
-@pytest.mark.parametrize(("tier", "reward", "known"), [("quick", 3, True), ("full", 3, False), ("quick", None, False)])
-def test_the_same_code_laid_out_anew_has_its_siblings_settled_quick_verdict(tmp_path, tier, reward, known):
-    first, second = two_sessions(tmp_path)
-    code = {FILE: KERNEL.encode(), "shifted.py": CANDIDATE.encode()}
-    writer = SessionWriter(first)
-    writer.append(attempt_of(code, tier, reward))
-    writer.close()
-    anew = {**code, FILE: b"// mine\n" + KERNEL.replace("    ", "  ").encode()}
-    siblings = Siblings(open_session(second))
-    assert (siblings.verdict_of(anew, tier) is not None) == known
-    assert siblings.verdict_of({**code, FILE: b"int x;"}, tier) is None
-
-
-def test_a_sibling_is_followed_as_it_writes_and_half_a_line_is_no_verdict(tmp_path):
-    first, second = two_sessions(tmp_path)
-    code, other = ({FILE: text.encode(), "shifted.py": CANDIDATE.encode()} for text in (KERNEL, "int x;"))
-    siblings = Siblings(open_session(second))
-    assert siblings.verdict_of(code, "quick") is None
-    writer = SessionWriter(first)
-    writer.append(attempt_of(code))
-    assert siblings.verdict_of(code, "quick").attempt == 1
-    writer.append(attempt_of(other, number=2))
-    writer.close()
-    events = first / EVENTS
-    whole = events.read_bytes()
-    events.write_bytes(whole[:-20])
-    assert siblings.verdict_of(other, "quick") is None
-    events.write_bytes(whole)
-    assert siblings.verdict_of(other, "quick").attempt == 2
-    assert siblings.verdict_of(code, "quick").attempt == 1
-
-
-def two_sessions(folder):
-    spec, settings = make_spec(folder), make_settings(folder)
-    record = create_record(spec, settings, agents=2, rounds=1, ideas=[], models=[])
-    search = {"folder": str(record.folder), "base": None}
-    sessions = [create_session(spec, settings, settings.home, search) for _ in range(2)]
-    for agent, session in enumerate(sessions, 1):
-        record.add(Member(1, agent, session, "", ""))
-    return sessions
-
-
-def attempt_of(code, tier="quick", reward=3, number=1):
-    verdict = replace(make_verdict(tier=tier, reward=reward), source_sha256=likeness(code))
-    return ev.Attempt(attempt=number, files={}, verdict=verdict.to_json())

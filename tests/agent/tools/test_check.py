@@ -27,10 +27,10 @@ class Judge:
         self.stream = stream
         self.rewards = rewards
 
-    async def known_to_sibling(self, files: Mapping[str, bytes], tier: Tier) -> None:
-        """Say that the session has no siblings."""
-
-    async def attempt(self, files: Mapping[str, bytes], tier: Tier, call_id: str | None = None) -> Judged:
+    async def attempt(
+        self, files: Mapping[str, bytes], tier: Tier, call_id: str | None = None, *, fresh: bool = False
+    ) -> Judged:
+        self.fresh = fresh
         hashes = {path: self.stream.blob(content) for path, content in files.items()}
         verdict = make_verdict(tier=tier, reward=self.rewards.pop(0)).to_json()
         number = len(self.stream.state.judged) + 1
@@ -76,7 +76,9 @@ async def test_a_verdict_is_used_again_and_the_way_to_a_fresh_one_is_told(worksp
     assert again.text.startswith("These very files were judged with tier quick already")
     assert "remeasure: true" in again.text
     assert "Attempt 1 (quick)" in again.text
+    assert not checking.judge.fresh
     assert (await checking.run(remeasure=True)).text.startswith("Attempt 2 (quick)")
+    assert checking.judge.fresh
     assert (await checking.run(tier="full")).text.startswith("Attempt 3 (full)")
 
 

@@ -10,7 +10,8 @@ win. From there on it learns from nothing but its own sessions::
 
     python -m tests.trainer.rollout.toy FOLDER --device cpu --steps 6 --sessions 8
 
-makes the start below FOLDER, goes round, and prints what the sessions of each step earned. The same command goes on with it.
+makes the start below FOLDER, goes round, and prints a line for each step: what its sessions earned. FOLDER/steps.jsonl has those
+lines with all numbers of the step. The same command goes on with it; ``--minutes`` ends it in time, within a step if need be.
 With ``--kernels broken wrong fast`` what earns something is what is correct, and no fine difference of times decides.
 """
 
@@ -20,9 +21,12 @@ import argparse
 import json
 import math
 import os
+import signal
 import sys
-from collections.abc import Sequence
-from contextlib import ExitStack
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,8 +34,10 @@ import torch
 
 from agent.session import create_session, read_state, session_folders
 from agent.settings import Settings
+from agent.state import Judged
 from agent.store import read_events
 from sandbox.asked import asked_task
+from sandbox.errors import ExitCode
 from tests.servers.openai_server import Call, OpenAIServer, Reply
 from trainer import rft
 from trainer.__main__ import main as trainer
@@ -47,6 +53,7 @@ from trainer.run.run import Origin
 
 ENVIRONMENT = {"TORCH_COMPILE_DISABLE": "1", "OMP_NUM_THREADS": "1"}
 """Compiling a baseline takes a processor twenty seconds; without it a reward is 2 at most."""
+STEPS = "steps.jsonl"
 REFERENCE = '''"""Scale, shift, clamp and square, each a pass over memory."""
 
 import torch
@@ -114,8 +121,7 @@ VARIANTS = {
 }
 BY_CORRECTNESS = ("broken", "wrong", "fast")
 """Variants that no fine difference of times tells apart: what earns something is what is correct."""
-CHECK = Call("Check", {"tier": "full"})
-"""In full, since the best attempt is measured so in any case."""
+CHECK = Call("Check")
 DONE = "I am done."
 TURNS = 6
 RECIPE = {
@@ -156,7 +162,7 @@ def phrase(call: Call) -> str:
 
 def prepare(folder: Path, device: str, variants: Sequence[str] = tuple(VARIANTS)) -> Path:
     """Write the task, record sessions, and imitate them; returns the folder of the policy to begin from."""
-    torch.set_num_threads(min(4, torch.get_num_threads()))  # more of them wait for each other longer than they work
+    torch.set_num_threads(1)  # more of them wait for each other longer than they work
     start = folder / "start"
     if start.is_dir():
         return start
@@ -189,8 +195,9 @@ def record(folder: Path, task: Path, device: str, variants: Sequence[str]) -> li
                 cache=folder / "cache",
                 contrast=False,
                 turn_limit=TURNS,
+                reward_tier="quick",
             )
-            create_session(spec, settings, home)
+            create_session(spec, settings, home, verdicts=home / "verdicts")
         run_sessions(session_folders(home), len(variants), tell)
     return session_folders(home)
 
@@ -230,6 +237,8 @@ def go_round(folder: Path, device: str, steps: int, sessions: int, at_once: int)
         12,
         "--context",
         32768,
+        "--reward-tier",
+        "quick",
     ]
     recipe = [part for name, value in RECIPE.items() for part in ("--set", f"{name}={value}")]
     command = ["cycle", folder / "task.py", "--model", folder / "start", "--out", folder / "run", "--steps", steps]
@@ -242,12 +251,16 @@ def rewards(folder: Path) -> list[float]:
     return [json.loads(line)["reward"] for line in lines.read_text().splitlines()] if lines.is_file() else []
 
 
+def attempts(folder: Path, last: int | None = None) -> list[Judged]:
+    """Return what the sessions of the cycle had judged, or so many of its last."""
+    sessions = session_folders(folder / "run" / "rollouts")[:last]
+    return [judged for session in sessions for judged in read_state(session).judged]
+
+
 def disturbed(folder: Path) -> str:
-    """Return why more than one in four sessions of the cycle has no reward though it is right; empty where fewer have none."""
-    sessions = session_folders(folder / "run" / "rollouts")
-    verdicts = [judged.verdict for session in sessions for judged in read_state(session).judged]
-    reasons = [verdict.reason for verdict in verdicts if verdict.correct and verdict.reward is None]
-    return reasons[0] if 4 * len(reasons) > len(sessions) else ""
+    """Return why a right attempt of the cycle has no reward; empty where each has one."""
+    verdicts = (judged.verdict for judged in attempts(folder))
+    return next((verdict.reason for verdict in verdicts if verdict.correct and verdict.reward is None), "")
 
 
 def tell(text: str) -> None:
@@ -260,6 +273,48 @@ def environment(folder: Path) -> dict[str, str]:
     return {**ENVIRONMENT, "WARPSMITH_CACHE": str(folder / "cache")}
 
 
+@contextmanager
+def ended_after(minutes: float) -> Iterator[None]:
+    """Interrupt what runs within the context, as Ctrl-C does, when so many minutes are over; 0 for never."""
+    before = signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
+    signal.setitimer(signal.ITIMER_REAL, 60 * minutes)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def go_on(folder: Path, options: argparse.Namespace) -> int:
+    """Make the start, and take a step after the other, each told as it is done; return the exit code."""
+    prepare(folder, options.device, options.kernels)
+    for step in range(len(rewards(folder)) + 1, options.steps + 1):
+        began = time.monotonic()
+        code = go_round(folder, options.device, step, options.sessions, options.at_once)
+        if code != ExitCode.OK:
+            return code
+        note(folder, step, time.monotonic() - began)
+    return ExitCode.OK
+
+
+def note(folder: Path, step: int, seconds: float) -> None:
+    """Print a step, and keep its line."""
+    numbers = json.loads((folder / "run" / "metrics.jsonl").read_text().splitlines()[step - 1])
+    judged = attempts(folder, numbers["sessions"])
+    shares = {
+        "right": sum(each.verdict.correct for each in judged),
+        "measured": sum(each.taken_from is None for each in judged),
+        "by_reward": Counter(str(each.verdict.reward) for each in judged),
+    }
+    with (folder / STEPS).open("a") as file:
+        file.write(json.dumps({**numbers, **shares, "step_seconds": round(seconds, 1)}) + "\n")
+    print(
+        f"step {step}: mean reward {numbers['reward']:.2f}, {shares['right']} of {len(judged)} attempts right, "
+        f"{shares['measured']} verdicts measured, {seconds:.0f} s",
+        flush=True,
+    )
+
+
 def main() -> int:
     """Do what the module's docstring says."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -268,14 +323,18 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--sessions", type=int, default=8, help="of each step")
     parser.add_argument("--at-once", type=int, default=1)
+    parser.add_argument("--minutes", type=float, default=0.0, help="after which it ends (default: when all is done)")
     parser.add_argument("--kernels", nargs="+", choices=VARIANTS, default=list(VARIANTS), help="it chooses from")
     options = parser.parse_args()
     folder = options.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     os.environ.update(environment(folder))
-    prepare(folder, options.device, options.kernels)
-    code = go_round(folder, options.device, options.steps, options.sessions, options.at_once)
-    print("mean reward of each step:", *(f"{reward:.2f}" for reward in rewards(folder)))
+    try:
+        with ended_after(options.minutes):
+            code = go_on(folder, options)
+    except KeyboardInterrupt:
+        code = ExitCode.INTERRUPTED
+    print("mean reward of each step:", *(f"{reward:.2f}" for reward in rewards(folder)), flush=True)
     return code
 
 
