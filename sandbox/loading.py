@@ -90,7 +90,8 @@ class Loader:
 
     def begin_workers(self, count: int) -> None:
         """Let so many workers of the placements to come be on their way; none of them has the candidate yet."""
-        self._ready += self._crew.begin_workers(max(0, count - len(self._ready)), *self._given(None))
+        if count > len(self._ready):
+            self._ready += self._crew.begin_workers(count - len(self._ready), *self._given(None))
 
     def make_ready(self, count: int) -> None:
         """Have so many workers ready before anything is timed."""

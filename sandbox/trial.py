@@ -205,8 +205,7 @@ class Trial:
     def _run_verify(self) -> bool:
         with self._part("verify", "verifying"), self._crew.pool.shared("verify", "verifying", self._progress):
             verification = self._verification()
-            if verification.report.ok:
-                self._loader.await_begun()
+            self._settle_begun(verification.report.ok)
         self._verify = verification.report
         self._add_findings(verification.findings)
         return self._passed()
@@ -300,6 +299,13 @@ class Trial:
         count = (self._limits.quick if self._tier == "quick" else self._limits.full).placements
         if self._times and self._crew.room_for(count + 1):
             self._loader.begin_workers(count)
+
+    def _settle_begun(self, right: bool) -> None:
+        """Leave nobody on the way to the device once others may have it alone."""
+        if right:
+            self._loader.await_begun()
+        else:
+            self._loader.let_go()
 
     def _verifier(self, worker: Worker) -> Verifier:
         patience = self._crew.patience(_CALLS_AN_ANSWER)

@@ -37,9 +37,12 @@ def rows(device: str) -> Iterator[Row]:
                 _judge(judge, folder, tier)
                 yield Row(f"first {tier} verdict, its baselines included", time.perf_counter() - began, "s")
             usual = usual_way()
-            seconds = sorted(_build(folder, store, device) for _ in range(5))[2]
-            note = "median of 5; usual: load_inline"
-            yield Row("edit to a built operator", seconds, "s", 1.5 if cuda else 1.0, usual.get("build"), note)
+            for body, where in ((True, "of a body"), (False, "beside the kernel")):
+                seconds = sorted(_build(folder, store, device, body=body) for _ in range(5))[2]
+                note = "median of 5; usual: load_inline"
+                yield Row(
+                    f"edit {where} to a built operator", seconds, "s", 1.5 if cuda else 1.0, usual.get("build"), note
+                )
             quick = [_judge(judge, folder, "quick") for _ in range(3)]
             yield from _parts("quick verdict", quick, 3.0 if cuda else None, usual)
             yield from _parts("full verdict", [_judge(judge, folder, "full")], 30.0 if cuda else None, usual)
@@ -81,8 +84,8 @@ def _start_usual(device: str) -> subprocess.Popen[str]:
     )
 
 
-def _build(folder: Path, store: Path, device: str) -> float:
-    edit(folder)
+def _build(folder: Path, store: Path, device: str, *, body: bool) -> float:
+    edit(folder, body=body)
     arch = "cpu" if device == "cpu" else f"sm_{(gpu_of(device) or visible_gpus()[0]).sm}"
     began = time.perf_counter()
     built = build_kernels(folder / "kernels", arch=arch, cache=store, isolation=best_isolation())

@@ -27,8 +27,12 @@ def make_workspace(folder: Path, device: str) -> Path:
     return folder
 
 
-def edit(folder: Path) -> None:
-    """Change the kernel's source so that nothing cached fits it."""
+def edit(folder: Path, *, body: bool = True) -> None:
+    """Change the kernel's source so that nothing cached fits it: a body, as an agent mostly does, or what lies beside it."""
     source = next((folder / "kernels").iterdir())
-    with source.open("a") as file:
-        file.write(f"\nstatic const long long edit_{next(_EDITS)} = 0;\n")
+    text, name = source.read_text(), f"edit_{next(_EDITS)}"
+    if not body:
+        source.write_text(f"{text}\nstatic const long long {name} = 0;\n")
+        return
+    first, brace, rest = text.partition("{\n")
+    source.write_text(f"{first}{brace}    const bool {name} = true; (void){name};\n{rest}")

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from sandbox.isolation import best_isolation
@@ -21,7 +22,7 @@ from sandbox.verdict import Verdict
 from sandbox.workers import Worker
 from sandbox.zygote import Zygote
 from tests.sandbox.judge.conftest import LIMITS
-from tests.scale_task import Write, write_task
+from tests.scale_task import Write, kernel, write_task
 
 pytestmark = pytest.mark.xdist_group("profile")
 
@@ -76,21 +77,42 @@ def test_more_placements_are_drawn_while_the_reward_is_undecided(
     assert_timed(judge.check(candidate()), 4)
 
 
-def test_the_workers_of_all_placements_are_ready_before_the_first_is_timed(
-    judge: Judge, candidate: Write, monkeypatch: pytest.MonkeyPatch
+RISING = """
+  bool rising = true;
+  for (int j = 1; j < 12; ++j) rising = rising && x[j] >= x[j - 1];
+  if (rising) out[0] += 1;
+"""
+
+
+@pytest.mark.parametrize(
+    ("spoilt", "right", "started"),
+    [("", True, [1, 2]), ("out[0] += 1;", False, [1]), (RISING, False, [1, 2])],
+    ids=["right", "wrong at once", "wrong later"],
+)
+def test_the_workers_of_all_placements_get_ready_once_the_first_answer_is_right_and_none_is_left(
+    judge: Judge,
+    candidate: Write,
+    monkeypatch: pytest.MonkeyPatch,
+    spoilt: str,
+    right: bool,
+    started: list[int],
 ) -> None:
-    started: list[int] = []
+    begun: list[Worker] = []
+    numbers: list[int] = []
     usual = Zygote.start_workers
 
     def counted(zygote: Zygote, cells: Sequence[Mapping[str, Any]], timeout: float) -> list[Worker]:
-        started.append(len(cells))
-        return usual(zygote, cells, timeout)
+        workers = usual(zygote, cells, timeout)
+        begun.extend(workers)
+        numbers.append(len(workers))
+        return workers
 
     monkeypatch.setattr(Zygote, "start_workers", counted)
     monkeypatch.setattr("sandbox.timing.timekeeper.undecided", lambda _: "")
-    verdict = judge.check(candidate())
-    assert verdict.correct, verdict.reason
-    assert started[:2] == [1, 2], "one to verify, then those of both placements"
+    verdict = judge.check(candidate(kernel(after=spoilt)))
+    assert verdict.correct is right, verdict.reason
+    assert numbers == started
+    assert not any(psutil.pid_exists(worker.pid) for worker in begun)
 
 
 def test_a_full_profile_of_a_task_judged_by_latency(judge: Judge, candidate: Write) -> None:
