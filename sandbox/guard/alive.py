@@ -35,6 +35,7 @@ _WATCHED = {
     "untouched": "",
     "computes": "delegation",
     "mutates": "mutation",
+    "oversteps": "beyond",
     "reuses": "reused-output",
     "resets": "global-state",
     "subclasses": "tensor-subclass",

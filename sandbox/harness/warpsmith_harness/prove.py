@@ -5,6 +5,7 @@ What is found is returned and judged by the parent. A worker that ran them serve
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import time
 from typing import Any, Callable, Dict, List, Set
@@ -45,6 +46,7 @@ def _cheats() -> Dict[str, Forward]:
         "untouched": torch.empty_like,
         "computes": torch.relu,
         "mutates": lambda x: torch.empty_like(x).copy_(x.zero_()),
+        "oversteps": _overstep,
         "reuses": lambda x: _kept_output(kept, x),
         "resets": _reset,
         # as_subclass raises under a dispatch mode in torch 2.4
@@ -60,6 +62,13 @@ def _kept_output(kept: List[torch.Tensor], x: torch.Tensor) -> torch.Tensor:
     if not kept:
         kept.append(torch.empty_like(x))
     return kept[0].copy_(x)
+
+
+def _overstep(x: torch.Tensor) -> torch.Tensor:
+    out = torch.empty_like(x).copy_(x)
+    with contextlib.suppress(RuntimeError):  # raised where nothing lies behind it: then no guard finds anything either
+        out.as_strided((1,), (1,), out.storage_offset() + out.numel()).zero_()
+    return out
 
 
 def _reset(x: torch.Tensor) -> torch.Tensor:

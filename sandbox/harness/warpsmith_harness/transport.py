@@ -15,7 +15,7 @@ import mmap
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import torch
 
@@ -30,6 +30,7 @@ _DEVICE_BLOCK = 2 * 1024 * 1024
 """The driver cuts smaller allocations out of blocks of this size, and sharing one of them shares the whole block."""
 
 Note = Dict[str, Any]
+Make = Callable[[Note, torch.device], torch.Tensor]
 
 
 class TransportError(Exception):
@@ -184,8 +185,10 @@ def pack(tensors: Sequence[torch.Tensor], region: Region, start: int = 0) -> Lis
     return notes
 
 
-def unpack(notes: Sequence[Note], region: Region, device: torch.device) -> List[torch.Tensor]:
-    """Return private tensors with the bytes that the notes point at, in the same layout.
+def unpack(
+    notes: Sequence[Note], region: Region, device: torch.device, make: Optional[Make] = None
+) -> List[torch.Tensor]:
+    """Return private tensors with the bytes that the notes point at, in the same layout; ``make`` makes them, or ``blank``.
 
     Notes come from another process: what does not fit the region raises ``TransportError``.
     """
@@ -194,7 +197,7 @@ def unpack(notes: Sequence[Note], region: Region, device: torch.device) -> List[
         size, offset = _size(note), note["offset"]
         if not isinstance(offset, int) or offset < 0 or offset + size > region.size:
             raise TransportError("a tensor's bytes do not lie in the shared memory")
-        tensor = blank(note, device)
+        tensor = (make or blank)(note, device)
         copy_bytes(tensor.data_ptr(), region.address + offset, size, region.kind == "cuda" or tensor.is_cuda)
         tensors.append(tensor)
     _settle(region, tensors)

@@ -20,6 +20,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from warpsmith_harness import values
+from warpsmith_harness.fences import Fences
 from warpsmith_harness.gate import Gate
 from warpsmith_harness.products import telling_products
 from warpsmith_harness.questions import same_bits
@@ -61,6 +62,9 @@ ARRANGEMENTS = frozenset(
 )
 """Operators that allocate, copy, cast or fill: they arrange memory and compute nothing."""
 
+_RESHAPED = frozenset(("aten::resize_", "aten::resize_as_", "aten::set_"))
+"""Operators after which a tensor may reach farther, or lie elsewhere."""
+
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 _HELD_BYTES = 512 * 1024 * 1024
 _LARGE_BYTES = 256 * 1024 * 1024
@@ -74,11 +78,13 @@ class OperatorWatch(TorchDispatchMode):
 
     Attributes:
         computed: How often each operator beyond allocation, views and copies was called.
+        fences: Around what is allocated.
     """
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.computed: Dict[str, int] = {}
+        self.fences = Fences()
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -89,7 +95,10 @@ class OperatorWatch(TorchDispatchMode):
         result = func(*args, **(kwargs or {}))
         name = func._schema.name
         if name in ALLOCATIONS:
+            result = self.fences.around(result)
             values.poison([result])
+        elif name in _RESHAPED:
+            self.fences.take_down()
         elif name not in ARRANGEMENTS and not _is_view(func):
             self.computed[name] = self.computed.get(name, 0) + 1
         return result
@@ -139,7 +148,7 @@ def call_watched(
         finding("late-write", "reject", f"output {index} changed after the call's own stream had finished")
         for index in late
     ]
-    return tensors, structure, found
+    return tensors, structure, found + (beyond(watch.fences) if watch is not None else [])
 
 
 def _remembered(tensor: torch.Tensor) -> Union[torch.Tensor, int]:
@@ -202,6 +211,12 @@ def mutation(changed: List[str]) -> List[Finding]:
     if not changed:
         return []
     return [finding("mutation", "reject", f"the call changed {', '.join(changed)}, which the original leaves alone")]
+
+
+def beyond(fences: Fences) -> List[Finding]:
+    """Return a finding for what was written beside tensors, where an allocator may have put something else."""
+    broken = fences.broken()
+    return [finding("beyond", "reject", f"the call wrote beyond {', '.join(broken)}")] if broken else []
 
 
 class HeldOutputs:

@@ -23,6 +23,7 @@ from torch import nn
 from warpsmith_harness import isolate, kernels, load, startup, values
 from warpsmith_harness.candidate import build_candidate, copy_state, load_candidate, state
 from warpsmith_harness.contents import misaligned
+from warpsmith_harness.fences import Fences
 from warpsmith_harness.gradients import NoGradient, differentiate, leaves, wanted_of
 from warpsmith_harness.landed import load_landed, operators_of, refuse_original
 from warpsmith_harness.lent import LentArena, tidy, time_once_warm
@@ -50,7 +51,7 @@ from warpsmith_harness.transport import (
     unpack,
     views,
 )
-from warpsmith_harness.watch import Checksums, Finding, Guards, mutation, not_plain, poisoned_memory
+from warpsmith_harness.watch import Checksums, Finding, Guards, beyond, mutation, not_plain, poisoned_memory
 
 
 class Worker:
@@ -182,6 +183,7 @@ class Worker:
                 found += self._device_findings(asked)
             if request["watch"] and self._landed is not None:
                 refuse_original(self._landed)
+        found += beyond(asked.fences)
         return {**answer, "absent": answered.absent, "findings": found, "notes": []}
 
     def _backward(self, request: Message, asked: _Call, answered: _Answered) -> Callable[[], Any]:
@@ -222,7 +224,8 @@ class Worker:
         if self._task.device.type == "cuda":
             torch.cuda.synchronize(self._task.device)
         self._row = [values.flatten(result) for result in results]
-        return {"findings": mutation(sums.changed()) + self._guards.lasting(), "notes": []}
+        found = [each for asked in self._staged for each in beyond(asked.fences)]
+        return {"findings": mutation(sums.changed()) + found + self._guards.lasting(), "notes": []}
 
     def _collect(self, request: Message) -> Message:
         """Send the output of the call numbered ``number`` in the last row."""
@@ -231,13 +234,14 @@ class Worker:
 
     def _taken(self, request: Message) -> _Call:
         """Take a question's inputs into memory of this process, and its state into the candidate."""
-        tensors = self._inputs(request["inputs"], lent=request["lent"])
+        fences = Fences()
+        tensors = self._inputs(request["inputs"], lent=request["lent"], fences=fences)
         for index in request["misaligned"]:
             tensors[index] = misaligned(tensors[index])
         self._set_state(request["state"])
         args, kwargs = values.rebuild(request["structure"], tensors)
         inputs = {f"input {i}": tensor for i, tensor in enumerate(tensors)}
-        return _Call(tensors, args, kwargs, {**inputs, **state(self._candidate)})
+        return _Call(tensors, args, kwargs, {**inputs, **state(self._candidate)}, fences)
 
     @contextlib.contextmanager
     def _mode(self, training: bool) -> Iterator[None]:
@@ -310,11 +314,12 @@ class Worker:
             notes = [describe(tensor) for tensor in everything]
         return {"structure": structure, "outputs": notes[: len(outputs)], "touched": notes[len(outputs) :]}
 
-    def _inputs(self, notes: List[Note], *, lent: bool) -> List[torch.Tensor]:
-        """Return inputs in memory of this process, or, where they are lent, where they lie."""
+    def _inputs(self, notes: List[Note], *, lent: bool, fences: Optional[Fences] = None) -> List[torch.Tensor]:
+        """Return inputs in memory of this process, within fences if they are given, or, where they are lent, where they lie."""
         self._lent = lent
-        take = views if lent else unpack
-        return take(notes, self._incoming, self._task.device)
+        if lent:
+            return views(notes, self._incoming, self._task.device)
+        return unpack(notes, self._incoming, self._task.device, None if fences is None else fences.blank)
 
     def _set_state(self, notes: Dict[str, Any]) -> None:
         sent = unpack(list(notes.values()), self._incoming, self._task.device)
@@ -340,12 +345,13 @@ class Worker:
 
 @dataclass(frozen=True)
 class _Call:
-    """One question's inputs in memory of this process: the tensors, the arguments made of them, and all that a call gets."""
+    """One question's inputs in memory of this process: the tensors, the arguments made of them, all that a call gets, fences."""
 
     tensors: List[torch.Tensor]
     args: Sequence[Any]
     kwargs: Dict[str, Any]
     given: Dict[str, torch.Tensor]
+    fences: Fences
 
 
 @dataclass

@@ -327,6 +327,6 @@ BEYOND = [
         row="K47",
     ),
 ]
-"""What no comparison sees: the memory around a tensor. The judge's sanitizers do, where they are asked."""
+"""What no comparison of outputs sees: the memory around a tensor."""
 
-CHEATS = [*_RACES, *_BACKWARDS]
+CHEATS = [*_RACES, *_BACKWARDS, *BEYOND]

@@ -1,4 +1,4 @@
-"""Row K47: what reaches beyond a tensor is found by the sanitizers, in memory that no slab lies around."""
+"""Row K47: what reaches beyond a tensor, which every verdict finds, is found by the sanitizers with its line."""
 
 from __future__ import annotations
 

@@ -38,6 +38,7 @@ mutation = _dying("mutation", _dying("noisy", mutation, lambda: [finding("mutati
 not_plain = _dying("tensor-subclass", not_plain, list)
 delegation = _dying("delegation", delegation, list)
 changed_settings = _dying("global-state", changed_settings, list)
+beyond = _dying("beyond", beyond, list)
 HeldOutputs.findings = _dying("reused-output", HeldOutputs.findings, list)
 _perturb = _dying("poisoned-memory", _perturb, lambda: None)
 """,
@@ -121,12 +122,22 @@ def test_a_dead_rule_is_named(spoilt: str, value: Any, guard: str, monkeypatch: 
 
 def test_what_watches_is_alive(crew: Crew) -> None:
     with mock.patch.dict(alive._PROVEN, clear=True):
-        assert alive.prove_dynamic(Spoilt(crew, "none"), "here") == 7
+        assert alive.prove_dynamic(Spoilt(crew, "none"), "here") == 8
 
 
 @pytest.mark.parametrize(
     "guard",
-    ["mutation", "delegation", "global-state", "reused-output", "tensor-subclass", "poisoned-memory", "seal", "noisy"],
+    [
+        "mutation",
+        "beyond",
+        "delegation",
+        "global-state",
+        "reused-output",
+        "tensor-subclass",
+        "poisoned-memory",
+        "seal",
+        "noisy",
+    ],
 )
 def test_a_dead_guard_is_named(guard: str, crew: Crew) -> None:
     with mock.patch.dict(alive._PROVEN, clear=True), pytest.raises(EnvironmentFault) as raised:
