@@ -173,6 +173,17 @@ def test_an_answer_that_a_later_call_overwrites_is_found(judge: Judge, candidate
     assert_rejected(judge.check(candidate(python=python)), "reused-output")
 
 
+def test_calls_that_differ_in_their_last_bits_are_right_and_said(
+    unguarded: None, judge: Judge, candidate: Write
+) -> None:
+    after = "static int calls = 0; if (++calls % 2) out[0] = std::nextafter(out[0], 2.0f);"
+    verdict = judge.check(candidate(kernel(after=after, includes="cmath")))
+    assert verdict.correct, verdict.reason
+    assert any("do not agree bit for bit; each is within the budget" in note for note in verdict.verify.notes)
+    right = judge.check(candidate())
+    assert not any("bit for bit" in note for note in right.verify.notes)
+
+
 def test_honest_until_it_is_timed(unguarded: None, judge: Judge, candidate: Write) -> None:
     """A kernel that counts its calls and stops working after the ones that look like a test."""
     verdict = judge.check(candidate(kernel(before="static int calls = 0; if (++calls > 12) return 0;")))
