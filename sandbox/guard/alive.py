@@ -22,6 +22,7 @@ from sandbox.guard.python_source import check_python
 from sandbox.guard.symbols import check_symbols
 from sandbox.task import TaskSpec
 from sandbox.timing.clocks import BurstPlan, below_floor, contradicts
+from sandbox.timing.evenness import Evenness
 from sandbox.verdict import Finding
 from sandbox.workers import CandidateFailed, Worker, WorkerDied
 
@@ -46,6 +47,7 @@ _WATCHED_ON_GPU = {"late": "late-write", "foreign": "delegation", "idle": "no-la
 _POISON = {0xFF, 0xFE}
 _PATIENCE = 60.0
 _PROVEN: dict[tuple[str, bool, str], int] = {}
+_BATCHES = 16
 _PLAN = BurstPlan(few=1, many=11, fill_us=0.0)
 
 Place = tuple[int, str]
@@ -187,6 +189,13 @@ def _clocks() -> Iterator[str]:
     if not below_floor(0.01, 10**6, 100.0, 10**6) or below_floor(100.0, 10**6, 100.0, 10**6):
         raise dead("below-floor", "a time no memory allows passes, or a plain copy's does not")
     yield "below-floor"
+    for calls, uneven in (([6.0, 0.1, 0.1, 0.1], True), ([1.0, 1.1, 1.0, 0.9], False)):
+        batches = Evenness()
+        for _ in range(_BATCHES):
+            batches.take(calls, candidate=True)
+        if bool(batches.evidence()) is not uneven:
+            raise dead("window", f"batches of {calls} us are {'not ' if uneven else ''}told from even ones")
+    yield "window"
 
 
 def _compared(name: str, text: str, found: Iterable[Finding]) -> Iterator[str]:

@@ -15,6 +15,7 @@ from sandbox.task import JudgedBy
 from sandbox.timing.batches import draw_turn, fill_us, place_buffers, read_host_time, read_times
 from sandbox.timing.clocks import below_floor
 from sandbox.timing.cpu_watch import ran
+from sandbox.timing.evenness import Evenness
 from sandbox.timing.event_cost import event_cost, without_events
 from sandbox.timing.gpu_watch import DeviceWatch
 from sandbox.timing.held_clock import HeldClock
@@ -39,6 +40,7 @@ _CLOCKED_ROUNDS = 3
 _RECALLED_ROUNDS = 2
 _FIRST_ROUNDS = 5
 _DROPPED_ROUNDS = 3
+_MORE_BATCHES = 16
 
 Samples = dict[str, list[float]]
 
@@ -138,6 +140,7 @@ class PlacementRun:
             self._clocks["latency"] = HeldClock("latency", self._settled_burst, queued=False)
         if worker is not None and not on_gpu:  # a cold call hides that a warm one takes a fraction of it
             self._clocks["warm"] = HeldClock("warm", self._burst, queued=False, ran=lambda: ran(set(worker.family())))
+        self._evenness = Evenness()
         self._clocked = set(self._random.sample(range(_FIRST_ROUNDS), _CLOCKED_ROUNDS))
         self._recalled: set[int] = set()
         self._recalled_last = False
@@ -229,6 +232,8 @@ class PlacementRun:
             for side, (us, latency, _) in found.items():
                 times.device[side] += us
                 times.latency[side] += latency
+                if side in (CANDIDATE, EAGER):
+                    self._evenness.take(latency if self._latency_counts else us, candidate=side == CANDIDATE)
             taken += 1
 
     def _wants_more(self, times: PlacementTimes, rounds: int, deadline: float) -> bool:
@@ -314,7 +319,20 @@ class PlacementRun:
             floor = below_floor(median(times.device[CANDIDATE]), self._output_bytes, copy_us, self._bytes_moved)
             found += [Finding("too-fast", "reject", floor)] if floor else []
         evidence = [text for clock in self._clocks.values() if (text := clock.evidence())]
-        return found + [Finding("clock", "reject", text) for text in evidence]
+        found += [Finding("clock", "reject", text) for text in evidence]
+        uneven = self._unevenness()
+        return found + ([Finding("window", "reject", uneven)] if uneven else [])
+
+    def _unevenness(self) -> str:
+        """Return how uneven batches are, after some more where all were."""
+        for _ in range(_MORE_BATCHES):
+            if not self._evenness.doubts:
+                break
+            take = self._latency if self._latency_counts else lambda side, calls: self._batch(side, calls)[0]
+            self._evenness.take(take(CANDIDATE, _MOST_CALLS), candidate=True)
+            if self._watch.trouble(self._own()):
+                self._evenness.excuse_last()
+        return self._evenness.evidence()
 
     def _burst(self, count: int, fill_us: float) -> None:
         self._time(CANDIDATE, {"kind": "burst", "count": count, "fill_us": fill_us, "each": False}, count)

@@ -61,6 +61,35 @@ _THE_CALLERS_LIST = module(
     init="self.ahead = {}",
 )
 
+_THE_TURNS = module(
+    """
+    timing = batch()
+    if timing is None:
+        return computed(x, self.weight, y)
+    turns, number, arena = timing["turns"], timing.get("number", 0), timing["arena"]
+    if number == 0:
+        self.ahead = []
+        for turn in turns:
+            args, _ = arena.fill(turn)
+            self.ahead.append(computed(args[0], self.weight, args[1]))
+        arena.fill(turns[0])
+    return self.ahead[number]
+    """,
+    top="""
+    import sys
+
+    def batch():
+        frame, found = sys._getframe(), {}
+        while frame is not None:
+            found = {**frame.f_locals, **found}
+            if found.get("turns"):
+                return found
+            frame = frame.f_back
+        return None
+    """,
+    init="self.ahead = []",
+)
+
 # K14: the work was done before anybody looked.
 
 _IN_THE_CONSTRUCTOR = module(
@@ -208,6 +237,7 @@ CHEATS = [
     cheat("K13", "a call of eight computes all that were seen", _A_TABLE),
     cheat("K13", "the same below, with a table of addresses", module(), _A_TABLE_BELOW),
     cheat("K13", "whatever the caller has in its lists computed ahead", _THE_CALLERS_LIST),
+    cheat("K13", "what the clock will ask in this batch computed in its first call", _THE_TURNS),
     cheat("K14", "the task's inputs answered in the constructor", _IN_THE_CONSTRUCTOR, _PUT),
     cheat("K14", "the weights looked at in the constructor, and not again", _A_DECISION, _ADD.beside(_ADD_CUDA)),
     cheat("K14", "answers made in a hook, which soon makes none", _IN_A_HOOK),
