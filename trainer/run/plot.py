@@ -98,6 +98,7 @@ def draw(runs: Mapping[str, Sequence[Metrics]], path: Path) -> None:
             f"A picture cannot be written as {path.suffix!r}.", next_step="Name a .png, .svg or .pdf file."
         )
     names = [name for name in TITLES if any(_series(lines, name) for lines in runs.values())]
+    taken = [line["step"] or 0.0 for lines in runs.values() for line in lines]
     columns = min(3, len(names))
     rows = -(-len(names) // columns)
     figure = Figure(figsize=(4.4 * columns, 2.6 * rows), layout="constrained")
@@ -108,6 +109,8 @@ def draw(runs: Mapping[str, Sequence[Metrics]], path: Path) -> None:
         axes.grid(alpha=0.25)
         axes.tick_params(labelsize=8)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.yaxis.set_major_formatter("{x:.6g}")
+        axes.set_xlim(min(taken) - 0.5, max(taken) + 0.5)
         for color, (run_name, lines) in zip(COLORS * len(runs), runs.items(), strict=False):
             points = _series(lines, name)
             steps, values = [step for step, _ in points], [value for _, value in points]
