@@ -11,14 +11,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sandbox.errors import EnvironmentFault, TaskError, machine_fault
-from sandbox.processes import HarnessProcess, ProcessLost, close_all, start_harness
+from sandbox.processes import Correspondent, ProcessLost, close_all, start_harness
 from sandbox.task import TaskSpec
 from sandbox.wire import ChannelClosed, ChannelTimeout, Message
 
 SLICE_SECONDS = 0.05
 
 
-class Bench:
+class Bench(Correspondent):
     """A running bench. Every call may raise ``ProcessLost``, ``TaskError`` or ``EnvironmentFault``.
 
     Args:
@@ -42,17 +42,7 @@ class Bench:
         self._numbers = itertools.count(1)
         self._form: Message | None = None
         options = {"spec": spec.to_json(), "pool": [str(folder) for folder in pool], "memory": memory}
-        self._process: HarnessProcess = start_harness("bench", spec.python, options, environment)
-
-    @property
-    def alive(self) -> bool:
-        """Whether it still runs."""
-        return self._process.alive
-
-    @property
-    def pid(self) -> int:
-        """Its process id."""
-        return self._process.process.pid
+        super().__init__(start_harness("bench", spec.python, options, environment))
 
     def open(self, timeout: float) -> Message:
         """Wait until the task is loaded and accepted; return what was found out about it and about the machine.

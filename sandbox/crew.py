@@ -49,6 +49,7 @@ class Crew:
         check: Called while waiting; raises to give up.
 
     Attributes:
+        spec, isolation, limits: As above.
         accepted: What accepting the task found out (``warpsmith_harness.original.accept``).
         inputs: The task's input tensors: ``name``, ``shape`` and whether they are ``floating``.
         environment: Versions and device, as the developer's interpreter tells them.
@@ -75,11 +76,11 @@ class Crew:
         limits: JudgeLimits,
         check: Callable[[], None],
     ) -> None:
-        self._spec = spec
-        self._isolation = isolation
+        self.spec = spec
+        self.isolation = isolation
         self._work = work
         self._temporary = temporary
-        self._limits = limits
+        self.limits = limits
         self.check = check
         self._bench: Bench | None = None
         self._zygote: Zygote | None = None
@@ -109,22 +110,22 @@ class Crew:
         opening = self._bench is None or not self._bench.alive
         if opening:
             self._bench = Bench(
-                self._spec, self.variables.bench(), self.check, pool_folders(), self._limits.device_memory
+                self.spec, self.variables.bench(), self.check, pool_folders(), self.limits.device_memory
             )
         if self._zygote is None or not self._zygote.alive:
             self._start_zygote()
         assert self._bench is not None  # it runs, or was started
         assert self._zygote is not None
         if opening:
-            self._take(self._bench.open(self._limits.open_seconds))
-        self.fresh = self._zygote.await_ready(self._limits.open_seconds)["fresh"]
+            self._take(self._bench.open(self.limits.open_seconds))
+        self.fresh = self._zygote.await_ready(self.limits.open_seconds)["fresh"]
 
     def _start_zygote(self) -> None:
         if self._zygote is not None:
             self._zygote.stop()
-        self._house = house_of(self._isolation, self._spec, self._work, self.readable(), self._limits)
+        self._house = house_of(self.isolation, self.spec, self._work, self.readable(), self.limits)
         environment = self.variables.zygote()
-        self._zygote = Zygote(self._spec, environment, self.variables.worker(), self.check, self._house)
+        self._zygote = Zygote(self.spec, environment, self.variables.worker(), self.check, self._house)
 
     def show(self, file: Path) -> Path:
         """Return where workers see a file of the candidate's that lies outside of the judge's folder."""
@@ -133,12 +134,12 @@ class Crew:
     @property
     def on_gpu(self) -> bool:
         """Whether the task runs on a GPU."""
-        return self._spec.device != "cpu"
+        return self.spec.device != "cpu"
 
     @property
     def interpreter(self) -> str:
         """The developer's interpreter."""
-        return str(self._spec.python)
+        return str(self.spec.python)
 
     @property
     def crowded(self) -> bool:
@@ -149,18 +150,18 @@ class Crew:
         """Whether so many workers may wait beside the one that has the task's copies."""
         if self.crowded or not self.on_gpu:
             return not self.crowded
-        gpu = gpu_of(self._spec.device)
-        memory = self._limits.device_memory or (gpu.memory if gpu else 0)
+        gpu = gpu_of(self.spec.device)
+        memory = self.limits.device_memory or (gpu.memory if gpu else 0)
         return contexts_fit(workers, self.accepted["bytes_moved"], memory)
 
     def patience(self, calls: int) -> float:
         """Return how many seconds the candidate may take for so many calls: much more than the reference would."""
         crossing: float = self.accepted["bytes_moved"] / _SLOWEST_CROSSING
-        return crossing + self._limits.call_seconds + _PATIENCE * calls * self._reference_seconds
+        return crossing + self.limits.call_seconds + _PATIENCE * calls * self._reference_seconds
 
     def watch(self) -> DeviceWatch:
         """Return a watch on the device, for as long as something is timed."""
-        return watch_device(self._spec.device, self.environment.get("gpu_uuid", ""))
+        return watch_device(self.spec.device, self.environment.get("gpu_uuid", ""))
 
     @contextmanager
     def alone(self, part: str, doing: str, progress: Progress) -> Iterator[LeasedWatch]:
@@ -175,7 +176,7 @@ class Crew:
 
     def rest(self) -> None:
         """Let the bench prepare what the next verdict needs."""
-        self.bench.rest(self._limits.compile_seconds)
+        self.bench.rest(self.limits.compile_seconds)
 
     @property
     def bench(self) -> Bench:
@@ -215,12 +216,12 @@ class Crew:
         """Start such workers beside each other, and wait for none: each gets its device ready, and then stands idle."""
         workers = self._start_workers(count, candidate, extensions, variables, writable)
         for worker in workers:
-            worker.use_device(self._limits.load_seconds)
+            worker.use_device(self.limits.load_seconds)
         return workers
 
     def await_workers(self, workers: Sequence[Worker]) -> None:
         """Wait until workers that were begun are ready; where one does not get there, all are ended."""
-        await_all(workers, self._limits.open_seconds)
+        await_all(workers, self.limits.open_seconds)
 
     def _start_workers(
         self,
@@ -238,8 +239,8 @@ class Crew:
         else:
             kept = self.variables.extension(extensions, self.environment["sm"])
             cell = self.cell([*candidate, find_ninja().parent], [extensions, *writable], {**variables, **kept})
-        cells = [self._isolation.worker_cell(cell) for _ in range(count)]
-        return self._zygote.start_workers(cells, self._limits.open_seconds)
+        cells = [self.isolation.worker_cell(cell) for _ in range(count)]
+        return self._zygote.start_workers(cells, self.limits.open_seconds)
 
     def build(
         self, kernels: Path, progress: Progress, cancel: threading.Event | None, flags: ExtraFlags | None = None
@@ -249,7 +250,7 @@ class Crew:
             kernels,
             arch=self.environment["sm"] or "cpu",
             cache=self.kernels_cache,
-            isolation=self._isolation,
+            isolation=self.isolation,
             progress=progress,
             site_packages=self.site_packages,
             cancel=cancel,
@@ -259,11 +260,11 @@ class Crew:
     def can_share(self) -> bool:
         """Tell whether a worker without a candidate can open the memory that the bench shares with workers."""
         worker = self.start_worker([], None, {})
-        seconds = self._limits.load_seconds
+        seconds = self.limits.load_seconds
         try:
             worker.ask({"op": "probe"}, seconds)
             request = {"op": "place", "worker": worker.number, "transport": self.transport}
-            placed, descriptors = self.bench.ask(request, self._limits.bench_seconds)
+            placed, descriptors = self.bench.ask(request, self.limits.bench_seconds)
             try:
                 worker.ask({"op": "probe", "regions": placed["regions"]}, seconds, descriptors)
             finally:
@@ -299,13 +300,13 @@ class Crew:
             env={**self.variables.worker(), **variables},
             limits=Limits(
                 seconds=seconds,
-                memory_bytes=self._limits.memory_bytes + _COPIES * self.accepted["bytes_moved"],
-                processes=self._limits.tasks,
-                file_bytes=self._limits.file_bytes,
-                disk_bytes=2 * self._limits.file_bytes,
+                memory_bytes=self.limits.memory_bytes + _COPIES * self.accepted["bytes_moved"],
+                processes=self.limits.tasks,
+                file_bytes=self.limits.file_bytes,
+                disk_bytes=2 * self.limits.file_bytes,
                 sparse=sparse,
             ),
-            gpu=self._spec.device != "cpu",
+            gpu=self.spec.device != "cpu",
         )
 
     def close(self) -> None:
@@ -324,7 +325,7 @@ class Crew:
         self._reference_seconds = float(opened["call_seconds"])
         self.modes = [mode for mode in opened["modes"] if mode not in self.broken_modes]
         self.site_packages = tuple(Path(folder) for folder in opened["site_packages"])
-        self.pool.device = device_name(self.environment.get("gpu_uuid", ""), self._spec.device)
+        self.pool.device = device_name(self.environment.get("gpu_uuid", ""), self.spec.device)
         if self.on_gpu:
             watch = self.watch()
             self.environment["driver"] = watch.driver
@@ -332,9 +333,9 @@ class Crew:
 
     def readable(self) -> tuple[Path, ...]:
         """Return what every worker may read, and nobody in its cell write: interpreter, project, harness."""
-        project = self._spec.root if "." in self._spec.module_name else self._spec.path.parent
-        captured = (Path(self._spec.capture),) if self._spec.capture else ()
-        return (*interpreter_paths(self._spec.python), project, HARNESS, *captured)
+        project = self.spec.root if "." in self.spec.module_name else self.spec.path.parent
+        captured = (Path(self.spec.capture),) if self.spec.capture else ()
+        return (*interpreter_paths(self.spec.python), project, HARNESS, *captured)
 
 
 def contexts_fit(workers: int, bytes_moved: int, memory: int) -> bool:

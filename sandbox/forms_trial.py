@@ -73,7 +73,7 @@ class FormsTrial:
 
     def verify(self) -> tuple[FormReport, ...]:
         """Verify the candidate in each form that there is time for."""
-        amount = self._limits.quick if self._tier == "quick" else self._limits.full
+        amount = self._limits.of(self._tier)
         until = time.monotonic() + amount.forms_seconds
         reports = []
         try:

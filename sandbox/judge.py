@@ -29,7 +29,7 @@ from sandbox.machine.scratch import scratch_folder
 from sandbox.original import OperatorTime, OriginalProfile
 from sandbox.processes import Cancelled, ProcessLost
 from sandbox.progress import LOADED, Progress, Stage, silent
-from sandbox.snapshot import digest, kernels_digest, read_candidate, write_snapshot
+from sandbox.snapshot import Snapshot, digest, kernels_digest, read_candidate, write_snapshot
 from sandbox.task import TaskSpec
 from sandbox.timing.timekeeper import Timekeeper
 from sandbox.trial import Trial
@@ -212,10 +212,8 @@ class Judge:
         crew, work = self._opened()
         try:
             with self._machine_blamed(cancel):
-                snapshot = write_snapshot(files, work / "candidate")
-                study = Study(
-                    crew, self.spec, self._isolation, snapshot, files, work, self._limits, listen, self._cancel
-                )
+                snapshot = Snapshot(write_snapshot(files, work / "candidate"), files)
+                study = Study(crew, snapshot, work, listen, self._cancel)
                 seen = self._twice(lambda _: look(study), listen)
                 crew.rest()
                 self._describe(crew)
@@ -259,23 +257,18 @@ class Judge:
         self, files: dict[str, bytes], tier: Tier, progress: Progress, landed: Mapping[str, bytes] | None
     ) -> Verdict:
         crew, work = self._opened()
-        snapshot = write_snapshot(files, work / "candidate")
         form = None if landed is None else write_snapshot(dict(landed), work / "landed")
+        snapshot = Snapshot(write_snapshot(files, work / "candidate"), files, form)
         ahead = self._ahead[1] if self._ahead and self._ahead[0] == kernels_digest(files) else None
 
         def attempt(first: bool) -> Trial:
             trial = Trial(
                 crew,
-                self.spec,
-                self._isolation,
                 snapshot,
-                files,
                 tier,
-                self._limits,
                 progress,
                 forgiving=first,
                 cancel=self._cancel,
-                landed=form,
                 ahead=ahead if first else None,
             )
             try:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
+from sandbox.verdict import Tier
+
 GIBIBYTE = 1024**3
 _THREADS_EACH_CPU = 8
 
@@ -82,6 +84,10 @@ class JudgeLimits:
     def tasks(self) -> int:
         """Processes and threads of a worker, with the threads that torch starts for each processor."""
         return self.processes + _THREADS_EACH_CPU * (os.cpu_count() or 1)
+
+    def of(self, tier: Tier) -> TierLimits:
+        """Return what differs between the tiers."""
+        return self.quick if tier == "quick" else self.full
 
     def preparing(self, mode: str) -> float:
         """Return the seconds that a baseline may take to get ready; none where torch.compile is not wanted at all."""

@@ -14,9 +14,8 @@ from sandbox.guard.mappings import executable, foreign_code
 from sandbox.guard.names import POLICY_RULES
 from sandbox.guard.triton_libraries import TritonFolders, make_folders, tritons_own
 from sandbox.house import written
-from sandbox.isolation import Isolation
-from sandbox.judge_limits import JudgeLimits
 from sandbox.processes import ProcessLost
+from sandbox.snapshot import Snapshot
 from sandbox.task import TaskSpec
 from sandbox.verdict import Finding
 from sandbox.verifying import death_findings, describe_death, describe_failure
@@ -34,12 +33,7 @@ class Loader:
 
     Args:
         crew: The judge's processes.
-        spec: The task.
-        isolation: For programs that look at what the candidate has compiled.
-        snapshot: Folder with the candidate's files.
-        files: The same, in memory.
-        limits: Time and memory limits.
-        landed: A folder with the same candidate in the form in which it lands, which is what is run.
+        candidate: What is loaded.
         found: Told what the guard finds while the candidate is loaded.
         forgive: Told how a worker ended; raises where that may have been an accident.
 
@@ -50,26 +44,16 @@ class Loader:
     def __init__(
         self,
         crew: Crew,
-        spec: TaskSpec,
-        isolation: Isolation,
-        snapshot: Path,
-        files: Mapping[str, bytes],
-        limits: JudgeLimits,
+        candidate: Snapshot,
         *,
-        landed: Path | None,
         found: Callable[[Sequence[Finding]], None],
         forgive: Callable[[WorkerDied], None],
     ) -> None:
         self._crew = crew
-        self._spec = spec
-        self._isolation = isolation
-        self._snapshot = snapshot
-        self._files = files
-        self._limits = limits
-        self._landed = landed
+        self._candidate = candidate
         self._found = found
         self._forgive = forgive
-        self._extensions = _extensions_folder(snapshot, files, spec)
+        self._extensions = _extensions_folder(candidate, crew.spec)
         self._jitted: list[str] = []
         self._triton: TritonFolders | None = None
         self._mapped: frozenset[str] = frozenset()
@@ -85,7 +69,7 @@ class Loader:
         """Let the candidate compile its Triton kernels, which have these names, where it runs on a GPU."""
         self._jitted = jitted
         if jitted and self._crew.on_gpu:
-            work = self._snapshot.parent
+            work = self._candidate.folder.parent
             self._triton = make_folders(work / "compiler", written(work) / "triton", self._crew.variables.programs)
 
     def begin_workers(self, count: int) -> None:
@@ -116,20 +100,22 @@ class Loader:
         self._mapped = executable(before)
         request = {
             "op": "load",
-            "folder": str(self._landed or self._snapshot),
-            "landed": self._spec.kernels_module if self._landed else "",
-            "kernels": kernels_name(self._spec),
+            "folder": str(self._candidate.landed or self._candidate.folder),
+            "landed": self._crew.spec.kernels_module if self._candidate.landed else "",
+            "kernels": kernels_name(self._crew.spec),
             "manifest": self.manifest,
             "jitted": self._jitted,
             "threads": self._crew.threads,
         }
-        seconds = self._limits.inline_load_seconds if self._extensions else self._limits.load_seconds
+        seconds = self._crew.limits.inline_load_seconds if self._extensions else self._crew.limits.load_seconds
         try:
             worker.ask(request, seconds)
         except WorkerDied as died:
             self._forgive(died)
             self._found(death_findings(died.death))
-            raise LoadFailed(f"the candidate {describe_death(died.death, self._files)} while loading") from died
+            raise LoadFailed(
+                f"the candidate {describe_death(died.death, self._candidate.files)} while loading"
+            ) from died
         except CandidateFailed as failure:
             worker.stop()
             raise LoadFailed(describe_failure(failure)) from failure
@@ -149,19 +135,19 @@ class Loader:
     def look_at_extensions(self) -> None:
         """Tell what the guard finds in what a candidate compiled that brings its own extension."""
         if self._extensions is not None:
-            lifted = POLICY_RULES if self._spec.policy == "library-ok" else frozenset()
-            found = check_extensions(self._extensions, self._isolation)
+            lifted = POLICY_RULES if self._crew.spec.policy == "library-ok" else frozenset()
+            found = check_extensions(self._extensions, self._crew.isolation)
             self._found([each for each in found if each.rule not in lifted])
 
     def foreign_code(self, worker: Worker) -> list[Finding]:
         """Look from outside at what has been mapped to execute since the candidate was loaded."""
         expected = [*self._crew.readable(), *self._library(), *([self._extensions] if self._extensions else [])]
-        own = self._spec.policy == "own-kernels" and not self._crew.on_gpu
+        own = self._crew.spec.policy == "own-kernels" and not self._crew.on_gpu
         after = executable(worker.family())
         if self._triton is not None:
             cell = self._crew.cell([], [], {}, seconds=_COMPILE_SECONDS)
             new = after - self._mapped
-            expected += tritons_own(new, self._triton, self._crew.site_packages, self._isolation, cell)
+            expected += tritons_own(new, self._triton, self._crew.site_packages, self._crew.isolation, cell)
         return foreign_code(self._mapped, after, expected, severity="reject" if own else "label")
 
     def _library(self) -> list[Path]:
@@ -172,18 +158,18 @@ class Loader:
         library = self._library()
         if not all(file.exists() for file in library):
             raise ProcessLost("Its compiled kernels were removed meanwhile.")
-        readable, given = [self._landed or self._snapshot, *library], dict(variables or {})
+        readable, given = [self._candidate.landed or self._candidate.folder, *library], dict(variables or {})
         if self._triton is None:
             return readable, self._extensions, given, []
         readable.append(self._triton.compiler)
         return readable, self._extensions, {**given, **self._triton.variables}, [self._triton.cache]
 
 
-def _extensions_folder(snapshot: Path, files: Mapping[str, bytes], spec: TaskSpec) -> Path | None:
+def _extensions_folder(candidate: Snapshot, spec: TaskSpec) -> Path | None:
     """Return a new folder for the extension of a candidate that compiles its own, or None for any other."""
-    if b"cpp_extension" not in files[spec.candidate_file]:
+    if b"cpp_extension" not in candidate.files[spec.candidate_file]:
         return None
-    folder = written(snapshot.parent) / "extensions"
+    folder = written(candidate.folder.parent) / "extensions"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     return folder

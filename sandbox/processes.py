@@ -119,6 +119,23 @@ class HarnessProcess:
         kill_all(family)
 
 
+class Correspondent:
+    """Base of those that speak for one process of the harness."""
+
+    def __init__(self, process: HarnessProcess) -> None:
+        self._process = process
+
+    @property
+    def alive(self) -> bool:
+        """Whether it still runs."""
+        return self._process.alive
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+
 def start_harness(
     role: str, python: Path, options: Mapping[str, Any], environment: Mapping[str, str]
 ) -> HarnessProcess:

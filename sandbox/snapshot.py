@@ -5,12 +5,28 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from sandbox.errors import UsageError
 from sandbox.task import TaskSpec
 
 LARGEST_FILE = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A candidate as it is judged.
+
+    Attributes:
+        folder: Where its files lie.
+        files: The same, in memory.
+        landed: A folder with the same candidate in the form in which it lands, which is then what is run.
+    """
+
+    folder: Path
+    files: Mapping[str, bytes]
+    landed: Path | None = None
 
 
 def read_candidate(candidate: Path, spec: TaskSpec) -> dict[str, bytes]:

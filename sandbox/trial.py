@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from sandbox.build import Built, ExtraFlags, has_sources
@@ -19,14 +18,12 @@ from sandbox.guard import check_source
 from sandbox.guard.findings import contradicted
 from sandbox.guard.products import borrowed_products
 from sandbox.guard.triton_source import jitted_names
-from sandbox.isolation import Isolation
-from sandbox.judge_limits import JudgeLimits
 from sandbox.loading import Loader, LoadFailed
 from sandbox.plans import CasePlan, drawn_size, plan_cases, plan_crowded_cases
 from sandbox.processes import ProcessLost
 from sandbox.progress import Progress, Stage
 from sandbox.reward import reward
-from sandbox.task import TaskSpec
+from sandbox.snapshot import Snapshot
 from sandbox.task_check import task_check
 from sandbox.timing.kernel_runs import with_spills
 from sandbox.timing.timekeeper import Timekeeper
@@ -61,18 +58,13 @@ class Trial:
 
     Args:
         crew: The judge's processes.
-        spec: The task.
-        isolation: For programs that look at what the candidate has compiled.
-        snapshot: Folder with the candidate's files.
-        files: The same, in memory.
+        candidate: What is judged.
         tier: ``quick`` or ``full``.
-        limits: Time and memory limits.
         progress: Told what is being done.
         cancel: Stops the compilers.
         forgiving: Whether a killed worker is taken for an accident, which ``ProcessLost`` tells.
         flags: Flags of the compilers beside the usual ones, for what is no verdict.
         plans: Verification cases instead of the tier's, for what is no verdict.
-        landed: A folder with the same candidate in the form in which it lands, which is what is run.
         ahead: What came of building these very kernels, where that was done before.
 
     Attributes:
@@ -82,44 +74,26 @@ class Trial:
     def __init__(
         self,
         crew: Crew,
-        spec: TaskSpec,
-        isolation: Isolation,
-        snapshot: Path,
-        files: Mapping[str, bytes],
+        candidate: Snapshot,
         tier: Tier,
-        limits: JudgeLimits,
         progress: Progress,
         *,
         forgiving: bool,
         cancel: threading.Event | None,
         flags: ExtraFlags | None = None,
         plans: Sequence[CasePlan] | None = None,
-        landed: Path | None = None,
         ahead: Built | None = None,
     ) -> None:
         self._crew = crew
-        self._spec = spec
-        self._snapshot = snapshot
-        self._files = files
+        self._candidate = candidate
         self._tier = tier
-        self._limits = limits
         self._progress = progress
         self._forgiving = forgiving
         self._cancel = cancel
         self._flags = flags
         self._given_plans = plans
         self._ahead = ahead
-        self._loader = Loader(
-            crew,
-            spec,
-            isolation,
-            snapshot,
-            files,
-            limits,
-            landed=landed,
-            found=self._add_findings,
-            forgive=self._forgive,
-        )
+        self._loader = Loader(crew, candidate, found=self._add_findings, forgive=self._forgive)
         self._inspection: Inspection | None = None
         self._build: BuildReport | None = None
         self._guard: GuardReport | None = None
@@ -181,12 +155,12 @@ class Trial:
         )
 
     def _run_build(self) -> bool:
-        if not has_sources(self._snapshot / "kernels"):
+        if not has_sources(self._candidate.folder / "kernels"):
             self._build = BuildReport(ok=True, seconds=0.0)
             return True
         with self._part("build", "building the kernels"):
             built = self._ahead or self._crew.build(
-                self._snapshot / "kernels", self._progress, self._cancel, self._flags
+                self._candidate.folder / "kernels", self._progress, self._cancel, self._flags
             )
         if built.killed and self._forgiving:
             raise ProcessLost("A compiler was killed.")
@@ -197,29 +171,34 @@ class Trial:
 
     def _run_guard(self) -> bool:
         with self._part("guard", "reading the candidate's source"):
-            self._guard = check_source(self._snapshot, self._spec, self._inspection)
+            self._guard = check_source(self._candidate.folder, self._crew.spec, self._inspection)
         if self._guard.ok:  # a file that cannot be read has been refused
-            self._loader.expect_triton(jitted_names(self._files[self._spec.candidate_file], self._spec))
+            self._loader.expect_triton(
+                jitted_names(self._candidate.files[self._crew.spec.candidate_file], self._crew.spec)
+            )
         return self._guard.ok
 
     def _run_verify(self) -> bool:
         with self._part("verify", "verifying"), self._crew.pool.shared("verify", "verifying", self._progress):
             verification = self._verification()
-            self._settle_begun(verification.report.ok)
+            if verification.report.ok:
+                self._loader.await_begun()
+            else:
+                self._loader.let_go()  # nobody is on the way to the device once others may have it alone
         self._verify = verification.report
         self._add_findings(verification.findings)
         return self._passed()
 
     def _run_forms(self) -> bool:
         """Verify the other forms of the task's class; one in which the candidate is not right is told, and fails nothing."""
-        forms = () if self._crew.crowded or self._given_plans else forms_of(self._spec)
+        forms = () if self._crew.crowded or self._given_plans else forms_of(self._crew.spec)
         if not forms:
             return True
         self._forms = FormsTrial(
             self._crew,
             forms,
             self._tier,
-            self._limits,
+            self._crew.limits,
             self._progress,
             start_worker=self._loader.start_worker,
             make_verifier=self._verifier,
@@ -232,7 +211,7 @@ class Trial:
         ):
             reports = self._forms.verify()
         assert self._verify is not None  # the task's own form came before
-        self._verify = replace(self._verify, forms=reports, calls=own_calls(self._spec))
+        self._verify = replace(self._verify, forms=reports, calls=own_calls(self._crew.spec))
         self._add_findings(self._forms.findings)
         return self._passed()
 
@@ -248,13 +227,15 @@ class Trial:
 
     def _run_profile(self) -> bool:
         with self._part("profile", "timing"):
-            keeper = Timekeeper(self._crew, self._spec, self._tier, self._limits, self._progress)
+            keeper = Timekeeper(self._crew, self._crew.spec, self._tier, self._crew.limits, self._progress)
             try:
                 outcome = keeper.time_candidate(self._loader.start_worker, self._loader.make_ready)
             except WorkerDied as died:
                 self._forgive(died)
                 self._add_findings(death_findings(died.death))
-                return self._fail(f"the candidate {describe_death(died.death, self._files)} while being timed")
+                return self._fail(
+                    f"the candidate {describe_death(died.death, self._candidate.files)} while being timed"
+                )
             except CandidateFailed as failure:
                 return self._fail(f"while being timed, {describe_failure(failure)}")
             except LoadFailed as failure:
@@ -270,7 +251,7 @@ class Trial:
         return self._loader.start_worker()
 
     def _verification(self) -> Verification:
-        amount = self._limits.quick if self._tier == "quick" else self._limits.full
+        amount = self._crew.limits.of(self._tier)
         if not amount.cases:
             return Verification(VerifyReport(ok=True, notes=("nothing but timed calls was compared",)))
         try:
@@ -280,12 +261,12 @@ class Trial:
         try:
             self._loader.look_at_extensions()
             verifier = self._verifier(worker)
-            dynamic = [(each, drawn_size(each, self._crew.inputs)) for each in self._spec.dynamic]
+            dynamic = [(each, drawn_size(each, self._crew.inputs)) for each in self._crew.spec.dynamic]
             verification = verifier.verify(self._plans(amount.cases), dynamic, self._begin_placements)
             found = self._loader.foreign_code(worker)
         finally:
             worker.stop()
-        if self._spec.policy == "own-kernels" and all(each.rule != "delegation" for each in verification.findings):
+        if self._crew.spec.policy == "own-kernels" and all(each.rule != "delegation" for each in verification.findings):
             found += borrowed_products(worker.printed())
         verification = replace(verification, findings=(*verification.findings, *found))
         if verifier.died is not None:
@@ -296,20 +277,15 @@ class Trial:
 
     def _begin_placements(self) -> None:
         """Let the placements' workers get ready while verifying goes on, where there is room beside the one that verifies."""
-        count = (self._limits.quick if self._tier == "quick" else self._limits.full).placements
+        count = self._crew.limits.of(self._tier).placements
         if self._times and self._crew.room_for(count + 1):
             self._loader.begin_workers(count)
 
-    def _settle_begun(self, right: bool) -> None:
-        """Leave nobody on the way to the device once others may have it alone."""
-        if right:
-            self._loader.await_begun()
-        else:
-            self._loader.let_go()
-
     def _verifier(self, worker: Worker) -> Verifier:
         patience = self._crew.patience(_CALLS_AN_ANSWER)
-        return Verifier(self._crew.bench, worker, self._crew.transport, self._files, self._limits, patience)
+        return Verifier(
+            self._crew.bench, worker, self._crew.transport, self._candidate.files, self._crew.limits, patience
+        )
 
     def _located(self, verification: Verification, failed: CasePlan) -> Verification:
         """Find the kernel that lost the device by waiting for each one; without it the error shows up anywhere."""
@@ -334,8 +310,8 @@ class Trial:
         if self._given_plans:
             return self._given_plans
         if self._crew.crowded:
-            return plan_crowded_cases(self._spec, self._tier, count, self._crew.inputs)
-        return plan_cases(self._spec, self._tier, count, self._crew.inputs, bool(self._crew.accepted["mutates"]))
+            return plan_crowded_cases(self._crew.spec, self._tier, count, self._crew.inputs)
+        return plan_cases(self._crew.spec, self._tier, count, self._crew.inputs, bool(self._crew.accepted["mutates"]))
 
     def _refute(self, failed: TransportFailed) -> None:
         """Blame the candidate for what its process says of shared memory: another can use it."""

@@ -1,7 +1,7 @@
 """The harness as seen from outside: where it lies, and the messages both ends share.
 
-The harness is a program for another interpreter. Its protocol and its queue for devices need only the standard library,
-so this side uses the very same ones instead of copies.
+The harness is a program for another interpreter. Its protocol, its queue for devices and its way of writing values need only
+the standard library, so this side uses the very same ones instead of copies.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from warpsmith_harness.device_queue import (  # noqa: E402
     open_queue,
     user_name,
 )
+from warpsmith_harness.literals import literal  # noqa: E402
 from warpsmith_harness.protocol import (  # noqa: E402
     TAMPERED,
     Channel,
@@ -58,6 +59,7 @@ __all__ = [
     "QueueStuck",
     "Ticket",
     "device_name",
+    "literal",
     "open_queue",
     "pair",
     "signature",

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sandbox.house import House
-from sandbox.processes import BoundedLog, Cancelled, HarnessProcess, ProcessLost, pid_outside, start_harness
+from sandbox.processes import BoundedLog, Cancelled, Correspondent, ProcessLost, pid_outside, start_harness
 from sandbox.task import TaskSpec
 from sandbox.wire import Channel, ChannelClosed, ChannelTimeout, Message, pair
 from sandbox.workers import SLICE_SECONDS, Worker, stop_all
@@ -18,7 +18,7 @@ _ANSWER_BYTES = 8 * 1024 * 1024
 _NUMBERS = itertools.count(1)  # the bench tells workers apart by their numbers, those of a lost zygote too
 
 
-class Zygote:
+class Zygote(Correspondent):
     """A running zygote. It is started anew where it died.
 
     Args:
@@ -41,20 +41,10 @@ class Zygote:
         options = {"spec": spec.to_json(), "environment": dict(worker_environment)}
         self._housed = house is not None
         start = start_harness if house is None else house.start
-        self._process: HarnessProcess = start("zygote", spec.python, options, environment)
+        super().__init__(start("zygote", spec.python, options, environment))
         self._ready: Message | None = None
         self._exits: dict[int, int] = {}
         self._pids: dict[int, int] = {}
-
-    @property
-    def alive(self) -> bool:
-        """Whether it still runs."""
-        return self._process.alive
-
-    @property
-    def pid(self) -> int:
-        """Its process id."""
-        return self._process.pid
 
     def await_ready(self, timeout: float) -> Message:
         """Return what importing the task's module told: ``fresh`` (why workers cannot be forked), ``path``."""

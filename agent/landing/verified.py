@@ -15,6 +15,7 @@ from sandbox.errors import InternalError
 from sandbox.forms import forms_of
 from sandbox.task import TaskSpec
 from sandbox.verdict import VerifyReport
+from sandbox.wire import literal
 
 _LINE = re.compile(
     r"(?P<name>.+): (?P<dtype>\w+) \[(?P<shape>[\d, ]*)\] (?:contiguous|strides \[(?P<strides>[\d, ]*)\])"
@@ -164,8 +165,8 @@ def _that_matter(
 
 
 def _literals(plain: Mapping[str, Any]) -> dict[str, str]:
-    """Return plain values as Python writes them; infinity, which has no literal, as what is too large to be another number."""
-    return {name: re.sub(r"^(-?)inf$", r"\g<1>1e999", repr(value)) for name, value in plain.items() if value == value}
+    """Return plain values as Python writes them, but for what equals not even itself."""
+    return {name: literal(value) for name, value in plain.items() if value == value}
 
 
 def _tensors(lines: list[str]) -> Iterator[VerifiedTensor]:

@@ -68,7 +68,7 @@ def ablate(study: Study, wanted: Sequence[str]) -> AblationReport:
     Raises:
         UsageError: A phase cannot be left out.
     """
-    names = chosen_phases(study.files, wanted)
+    names = chosen_phases(study.candidate.files, wanted)
     variants = {_FULL: {}, **{name: {f"{ABLATE}{name}": "1"} for name in names}}
     trials, problems = prepare(study, variants, verify=False)
     if _FULL in problems:

@@ -58,7 +58,7 @@ def run_race(study: Study, starters: Starters, watch: DeviceWatch, placements: i
     if study.crew.crowded:
         raise TaskError(
             "Variants are timed side by side, each with inputs of its own, and this task's leave no room for that.",
-            where=study.spec.id,
+            where=study.crew.spec.id,
             next_step="Give smaller inputs.",
         )
     race = Race()
@@ -87,7 +87,7 @@ class _Runner:
 
     def place(self) -> None:
         """Take inputs and state into buffers of its own, and warm up."""
-        crew, limits = self._study.crew, self._study.limits
+        crew, limits = self._study.crew, self._study.crew.limits
         placed = place_buffers(crew.bench, self.worker, crew.transport, limits, crew.patience)
         self._bases, self._slots = len(placed["bases"]), placed["slots"]
         self._host_us = read_host_time(self._ask({"kind": "warm"}))
@@ -139,7 +139,7 @@ class _Placement:
         runner.place()
 
     def _rounds(self) -> dict[str, list[float]]:
-        limits = self._study.limits.quick
+        limits = self._study.crew.limits.quick
         taken: dict[str, list[float]] = {name: [] for name in self._runners}
         deadline = time.monotonic() + limits.profile_seconds
         rounds = dropped = 0
@@ -159,7 +159,7 @@ class _Placement:
 
     def _wants_more(self, taken: Mapping[str, list[float]], deadline: float) -> bool:
         fewest = min(len(taken[name]) for name in self._runners)
-        return fewest < self._study.limits.quick.pairs and time.monotonic() < deadline
+        return fewest < self._study.crew.limits.quick.pairs and time.monotonic() < deadline
 
     def _round(self) -> dict[str, list[float]]:
         """Take a batch of every variant, in random order."""
@@ -176,7 +176,7 @@ class _Placement:
         except LoadFailed as failure:
             self._race.failed[name] = str(failure)
         except WorkerDied as died:
-            self._race.failed[name] = f"it {describe_death(died.death, self._study.files)} while being timed"
+            self._race.failed[name] = f"it {describe_death(died.death, self._study.candidate.files)} while being timed"
         except CandidateFailed as failure:
             self._race.failed[name] = describe_failure(failure)
         if runner := self._runners.pop(name, None):

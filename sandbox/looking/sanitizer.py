@@ -152,7 +152,7 @@ def _why_silent(run: SoloRun, text: str, seconds: float) -> str:
 
 def _place(study: Study, file: str, line: str) -> str:
     """Return the candidate's file of this name with the line, or an empty text where it has none."""
-    named = [path for path in study.files if path.startswith("kernels/") and Path(path).name == file]
+    named = [path for path in study.candidate.files if path.startswith("kernels/") and Path(path).name == file]
     return f"{named[0]}:{line}" if named else ""
 
 

@@ -95,10 +95,10 @@ def run_solo(study: Study, manifest: Manifest | None, look: Look, folder: Path) 
         EnvironmentFault: The cell cannot be made.
     """
     options = {
-        "spec": study.spec.to_json(),
-        "folder": str(study.snapshot),
+        "spec": study.crew.spec.to_json(),
+        "folder": str(study.candidate.folder),
         "manifest": None if manifest is None else manifest.to_json(),
-        "kernels": kernels_name(study.spec),
+        "kernels": kernels_name(study.crew.spec),
         "threads": study.crew.threads,
         "strength": study.crew.accepted["state_strength"],
         "warm": look.warm,
@@ -107,9 +107,9 @@ def run_solo(study: Study, manifest: Manifest | None, look: Look, folder: Path) 
     }
     with (folder / OPTIONS).open("x") as file:  # never into what an earlier run may have left there
         json.dump(options, file)
-    readable = [study.snapshot, *look.readable, *([manifest.library] if manifest else [])]
+    readable = [study.candidate.folder, *look.readable, *([manifest.library] if manifest else [])]
     cell = study.crew.cell(readable, [folder], look.variables or {}, seconds=look.seconds, sparse=look.sparse)
-    command = [*look.tool, str(study.spec.python), str(MAIN), "solo", str(folder / OPTIONS)]
+    command = [*look.tool, str(study.crew.spec.python), str(MAIN), "solo", str(folder / OPTIONS)]
     started = time.monotonic()
     status, log = run_in_cell(study, command, cell)
     told = read_left(folder / TOLD, 100_000).decode(errors="replace")
@@ -121,7 +121,7 @@ def run_in_cell(study: Study, command: Sequence[str], cell: Cell, output: int | 
     """Run a command to its end; return its status and what it printed, but for stdout where ``output`` takes that."""
     log = BoundedLog()
     try:
-        process = study.isolation.popen(
+        process = study.crew.isolation.popen(
             command,
             cell,
             stdin=subprocess.DEVNULL,
@@ -137,7 +137,7 @@ def run_in_cell(study: Study, command: Sequence[str], cell: Cell, output: int | 
         return process.wait(), log.text(1.0)
     finally:
         os.close(descriptor)
-        study.isolation.kill(process)
+        study.crew.isolation.kill(process)
 
 
 def read_left(path: Path, most: int) -> bytes:

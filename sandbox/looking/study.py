@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sandbox.build import Built, ExtraFlags
 from sandbox.crew import Crew
-from sandbox.isolation import Isolation
-from sandbox.judge_limits import JudgeLimits
 from sandbox.plans import CasePlan
 from sandbox.progress import Progress, Stage, silent
-from sandbox.task import TaskSpec
+from sandbox.snapshot import Snapshot
 from sandbox.timing.gpu_watch import DeviceWatch
 from sandbox.trial import Trial
 
@@ -25,30 +23,22 @@ class Study:
 
     Attributes:
         crew: The judge's processes.
-        spec: The task.
-        isolation: What everything of the candidate's runs in.
-        snapshot: Folder with the candidate's files.
-        files: The same, in memory.
+        candidate: What is looked at.
         work: The judge's own folder.
-        limits: Time and memory limits.
         progress: Told what is being done.
         cancel: Ends it when it is set.
     """
 
     crew: Crew
-    spec: TaskSpec
-    isolation: Isolation
-    snapshot: Path
-    files: Mapping[str, bytes]
+    candidate: Snapshot
     work: Path
-    limits: JudgeLimits
     progress: Progress
     cancel: threading.Event | None
 
     @property
     def kernels(self) -> Path:
         """The candidate's kernel files."""
-        return self.snapshot / "kernels"
+        return self.candidate.folder / "kernels"
 
     @property
     def crowded(self) -> str:
@@ -73,12 +63,8 @@ class Study:
         """Return the candidate as built with these flags, to be verified by these cases and then timed."""
         return Trial(
             self.crew,
-            self.spec,
-            self.isolation,
-            self.snapshot,
-            self.files,
+            self.candidate,
             "quick",
-            self.limits,
             self.progress,
             forgiving=False,
             cancel=self.cancel,
@@ -90,5 +76,5 @@ class Study:
     def alone(self) -> Iterator[DeviceWatch]:
         """Hold the device alone, with the bench at rest, and look at it."""
         with self.crew.alone("profile", "looking into", self.progress) as watch:
-            self.crew.bench.ask({"op": "idle"}, self.limits.bench_seconds)
+            self.crew.bench.ask({"op": "idle"}, self.crew.limits.bench_seconds)
             yield watch

@@ -90,7 +90,7 @@ def sweep(study: Study, values: Mapping[str, Sequence[str]]) -> SweepReport:
     Raises:
         UsageError: There are too many combinations, or a name is none that the kernels leave open.
     """
-    present = present_values(study.files, list(values))
+    present = present_values(study.candidate.files, list(values))
     wanted = combinations(values)
     every = [*wanted, *([] if present in wanted else [present])]
     named = {name_of(defines): defines for defines in every}

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from sandbox.crew import Crew
-from sandbox.judge_limits import JudgeLimits, TierLimits
+from sandbox.judge_limits import JudgeLimits
 from sandbox.original import NOT_TRUSTED
 from sandbox.processes import ProcessLost
 from sandbox.progress import Progress, Stage
@@ -61,7 +61,7 @@ class Timekeeper:
         self._spec = spec
         self._tier = tier
         self._limits = limits
-        self._amount: TierLimits = limits.quick if tier == "quick" else limits.full
+        self._amount = limits.of(tier)
         self._progress = progress
         self._failed: dict[str, str] = {}
         self._waits = waits(tier)

@@ -21,6 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from warpsmith_harness import sizes
 from warpsmith_harness.gradients import cotangents, differentiate, leaves, wanted_of
+from warpsmith_harness.literals import literal
 from warpsmith_harness.load import Arguments, LoadedTask
 from warpsmith_harness.problems import TaskProblem, summary
 from warpsmith_harness.subject import input_names
@@ -37,7 +38,6 @@ _SECONDS = 10.0
 _DEEPEST = 3
 _OF_EVERY_MODULE = frozenset(vars(nn.Module()))
 _STORES = ("_parameters", "_buffers", "_modules")
-_SCALARS = (bool, int, float, str)
 _NAMED = (type, types.FunctionType, types.BuiltinFunctionType)
 _OPAQUE = (torch.Tensor, nn.Module, types.ModuleType, types.MethodType)
 _LOOKS = {getattr(torch.Tag, name) for name in ("data_dependent_output", "dynamic_output_shape")}
@@ -210,9 +210,9 @@ class _Watch:
 
     def _note_value(self, places: Set[Place], name: str, value: Any) -> None:
         """Note a value; of an object that is no literal its class, and what is read of it in turn."""
-        literal = "" if isinstance(value, enum.Enum) else _literal(value)
-        self._write(places, name, literal)
-        if literal:
+        text = "" if isinstance(value, enum.Enum) else literal(value)
+        self._write(places, name, text)
+        if text:
             return
         if isinstance(value, enum.Enum):
             self._write(places, f"{name}.name", repr(value.name))
@@ -243,11 +243,11 @@ class _Watch:
         if not (isinstance(owner, nn.Module) and caller.startswith("torch.nn.")):
             self.why = self.why or f"it takes the __dict__ of a {type(owner).__name__}, {len(held)} attributes"
 
-    def _write(self, places: Set[Place], name: str, literal: str) -> None:
+    def _write(self, places: Set[Place], name: str, text: str) -> None:
         for path, prefix in places:
             names = self.seen.setdefault(path, {})
-            same = names.get(prefix + name, literal) == literal
-            names[prefix + name] = literal if same else ""
+            same = names.get(prefix + name, text) == text
+            names[prefix + name] = text if same else ""
 
 
 def _is_own(owner: Any, name: str) -> bool:
@@ -257,21 +257,3 @@ def _is_own(owner: Any, name: str) -> bool:
     except AttributeError:
         held = {}
     return name in held or isinstance(getattr(type(owner), name, None), types.MemberDescriptorType)
-
-
-def _literal(value: Any) -> str:
-    """Return a value as Python writes it, if it is made of numbers, texts, None, and tuples, lists and dicts of them."""
-    if value is None:
-        return "None"
-    for kind in _SCALARS:
-        if isinstance(value, kind):
-            return repr(kind(value)).replace("inf", "1e999") if kind is float else repr(kind(value))
-    if isinstance(value, dict):
-        pairs = [(_literal(key), _literal(each)) for key, each in value.items()]
-        return f"{{{', '.join(f'{key}: {each}' for key, each in pairs)}}}" if all(map(all, pairs)) else ""
-    if isinstance(value, (tuple, list)):
-        inner = [_literal(each) for each in value]
-        whole = ", ".join(inner)
-        comma = "," if len(inner) == 1 else ""
-        return "" if not all(inner) else f"({whole}{comma})" if isinstance(value, tuple) else f"[{whole}]"
-    return ""
