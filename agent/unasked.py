@@ -56,11 +56,19 @@ class Unasked:
         finally:
             self._ended = time.monotonic()
         if not self._asked.is_set():
-            self._before(Stage(JUDGED, verdict.reason))
+            self._before(Stage(JUDGED, in_short(verdict)))
         return verdict
 
     def _tell(self, stage: Stage) -> None:
         (self._progress if self._asked.is_set() else self._before)(stage)
+
+
+def in_short(verdict: Verdict) -> str:
+    """Return what a verdict comes to, for the line that says what goes on."""
+    eager = verdict.over_eager
+    if verdict.reward is None:
+        return "not timed" if verdict.correct else "no verdict"
+    return f"{eager.ratio:.2f}× eager" if eager else f"reward {verdict.reward}"
 
 
 def worth_judging(files: Mapping[str, bytes], module: str, state: SessionState) -> bool:

@@ -26,7 +26,7 @@ JUDGED = "judged"
 class StageAhead(Live):
     """What the judge does with the workspace while the model thinks; see ``StageEvent``. ``JudgedAhead`` is stored of it.
 
-    With the part ``JUDGED`` it is done, and ``text`` is the verdict's reason.
+    With the part ``JUDGED`` it is done, and ``text`` says in a word or two what came of it.
     """
 
     part: str

@@ -6,7 +6,7 @@ from textual.content import Content
 
 from agent.events import JUDGED
 from app.badge import isolation_badge
-from app.blocks import Step
+from app.blocks import Step, Words
 from app.clock import amount, duration
 from app.endings import ending
 from app.state import Problem, SessionState
@@ -14,6 +14,8 @@ from app.text.plain import clean, clipped
 from app.text.rows import Row, row, wrapped
 
 Piece = tuple[str, str]
+LEAST_CUT = 12
+"""Cells of a piece that say something where not all of it fits."""
 
 
 def activity(state: SessionState, moment: float) -> list[Piece]:
@@ -27,7 +29,8 @@ def activity(state: SessionState, moment: float) -> list[Piece]:
             pieces.append((f"{state.step.part}: {clipped(clean(state.step.text), 44)} {elapsed}", "$text-primary"))
         else:
             pieces.append((f"{_doing(state)} {duration(moment - state.busy_since)}", "$muted"))
-            pieces += [(_ahead(state.ahead), "$muted")] if state.ahead is not None else []
+            if state.ahead is not None:  # before the turn, which gives way on a narrow screen
+                pieces = [pieces[0], pieces[2], (_ahead(state.ahead), "$muted"), pieces[1]]
         return pieces
     if state.step is not None:
         step = state.step
@@ -47,15 +50,14 @@ def activity(state: SessionState, moment: float) -> list[Piece]:
 
 
 def _doing(state: SessionState) -> str:
-    if state.live:
+    if any(not isinstance(block, Words) or block.text for block in state.live):
         return "answering"
     return state.running_call() or "thinking"
 
 
 def _ahead(step: Step) -> str:
     """Say what the judge does while the model thinks, or what it came to."""
-    text = clipped(clean(step.text), 44)
-    return f"judged ahead: {text}" if step.part == JUDGED else f"judging ahead: {step.part}: {text}"
+    return f"judged ahead: {clean(step.text)}" if step.part == JUDGED else f"judging ahead: {step.part}"
 
 
 def place(state: SessionState) -> list[Piece]:
@@ -73,14 +75,17 @@ def place(state: SessionState) -> list[Piece]:
     return [(clean(text), "$muted") for text, _ in pieces]
 
 
-def joined(pieces: list[Piece], width: int, separator: str = " · ") -> Content:
-    """Join as many pieces as fit, from the first."""
+def joined(pieces: list[Piece], width: int, separator: str = " · ", *, cut: bool = False) -> Content:
+    """Join as many pieces as fit, from the first; the next one is ``cut`` short if enough of it is left to be read."""
     shown: list[Piece] = []
     room = width
     for text, style in pieces:
         cost = len(text) + (len(separator) if shown else 0)
         if cost > room:
-            break
+            least = LEAST_CUT + (len(separator) if shown else 0)
+            if not cut or room < least:
+                break
+            text = clipped(text, len(text) - (cost - room))
         shown += [(separator, "$faint")] if shown else []
         shown.append((text, style))
         room -= cost

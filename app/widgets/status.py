@@ -28,7 +28,7 @@ class TopLine(Widget):
     def render(self) -> Content:
         """Draw the line; the title gives way where both do not fit."""
         width = self.size.width
-        right = joined(self._doing(), max(16, width - 24))
+        right = joined(self._doing(), max(16, width - 24), cut=True)
         name = f"◆ {self.title}"
         room = width - right.cell_length - 2
         left = Content.styled(name if len(name) <= room else name[: max(1, room - 1)] + "…", "bold $accent")

@@ -18,7 +18,7 @@ from app.text.diff import Diff, Marks, diff
 from app.text.markdown import markdown_rows, pieces
 from app.text.plain import clean, clipped
 from app.text.rows import Row
-from app.text.status import activity, problem_rows
+from app.text.status import activity, joined, problem_rows
 from app.text.stream import block_rows
 from app.text.verdict import verdict_rows
 from sandbox.verdict import Baseline, Finding, GuardReport, KernelRun, TaskCheck
@@ -300,12 +300,18 @@ def test_the_activity_follows_the_state(state: SessionState) -> None:
     assert activity(SessionState(running=True, turn=3, turn_limit=9), 5.0)[1][0] == "turn 3/9"
 
 
+def test_what_does_not_fit_into_a_line_is_cut_where_enough_of_it_is_left() -> None:
+    pieces = [("● running", ""), ("profile: waiting for another session", ""), ("turn 3/9", "")]
+    assert joined(pieces, 30, cut=True).plain == "● running · profile: waiting …"
+    assert joined(pieces, 23, cut=True).plain == joined(pieces, 30).plain == "● running"
+
+
 def test_what_is_judged_ahead_is_told_beside_the_thinking_and_with_the_check_that_takes_it() -> None:
     state = SessionState(running=True)
     fold(state, events.StageAhead(part="verify", text="3 of 5 cases"))
-    assert [text for text, _ in activity(state, 0.0)][2:] == ["thinking 0.0 s", "judging ahead: verify: 3 of 5 cases"]
-    fold(state, events.StageAhead(part=events.JUDGED, text="Correct, and 2.10 times eager."))
-    assert activity(state, 0.0)[-1][0] == "judged ahead: Correct, and 2.10 times eager."
+    assert joined(activity(state, 0.0), 56).plain == "● running · thinking 0.0 s · judging ahead: verify"
+    fold(state, events.StageAhead(part=events.JUDGED, text="2.10× eager"))
+    assert "judged ahead: 2.10× eager" in joined(activity(state, 0.0), 56).plain
     fold(state, events.ToolStarted(call_id="c", name="Check", arguments={"tier": "quick"}))
     fold(state, events.JudgedAhead(seconds=6.2, taken=True))
     assert "quick · was judged ahead for 6.2 s" in plain(block_rows(state.blocks[0], 60, expanded=False))
