@@ -3,7 +3,7 @@
 For each task a bank keeps what was right so far, by speed-up. A question tells two earlier answers of different buckets of it
 with their scores, says to find out why one is faster, and asks for a faster one (arXiv 2507.14111, section 3). Answers to one
 question are a group: the advantage of each is its reward less the group's mean, over the group's deviation. The reward is the
-speed-up over eager, -1 where the answer is wrong, smoothed by what was seen so far and clipped to +-1.5, so that neither a
+speed-up over eager, 0 where the answer is wrong, smoothed by what was seen so far and clipped to +-1.5, so that neither a
 lucky measurement nor a trick pulls the policy after it. The paper's first two stages, fine-tuning on verified code and on
 the policy's own successes, are runs of `rft` on sets that `warmup --collect` or `ingest` made. Here no critic is trained.
 """
