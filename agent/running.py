@@ -18,6 +18,7 @@ from agent.budget import OVER, Budget, Limits
 from agent.events import EndReason
 from agent.judging import Judging
 from agent.loop import Ended, Loop
+from agent.measured_again import measure_best_again
 from agent.model import REPLAYED, Model, make_model
 from agent.permissions.approvals import Approvals
 from agent.permissions.desk import PermissionDesk
@@ -44,7 +45,6 @@ from agent.tools.skill import skill_tool
 from agent.tools.sweep import ablate_tool, sweep_tool
 from sandbox.errors import EnvironmentFault, ModelUnavailable, TaskError, UsageError, WarpsmithError
 from sandbox.isolation import best_isolation
-from sandbox.verdict import Tier
 from sandbox.workspace import Workspace
 
 SHELL_LOST = "The session was resumed: the shell is a new one, and commands that ran in the background are gone."
@@ -56,8 +56,6 @@ _MEASURED_AFTER = (
     *OVER,
 )
 """The ends after which the best attempt is measured again: all that neither the developer nor the machine made."""
-REMEASURED = 3
-"""How many attempts are measured again at the end at most: one that falls back makes another one the best."""
 GO_ON = "The developer asks you to go on: see whether more can be gained, or say why not."
 
 
@@ -232,7 +230,7 @@ class Running:
             ended = self._ended = await loop.run()
             if ended.reason in _MEASURED_AFTER:
                 try:
-                    await self._measure_best_again()
+                    await measure_best_again(self._stream, self.judging, settings.reward_tier)
                 except (TaskError, EnvironmentFault) as error:
                     self._tell(error)
             if ended.reason != EndReason.FINISHED or not self._steered_meanwhile:
@@ -242,25 +240,6 @@ class Running:
     @property
     def _steered_meanwhile(self) -> bool:
         return any(origin == "steer" for origin, _ in self._stream.state.steering)
-
-    async def _measure_best_again(self) -> None:
-        """Judge the best attempt on fresh samples, if only a quick verdict says that it is the best.
-
-        In full; where a quick verdict is reward enough, so again, unless it was the only one that was timed.
-        """
-        state, again = self._stream.state, None
-        tier: Tier = "quick" if self._session.settings.reward_tier == "quick" else "full"
-        for _ in range(REMEASURED):
-            best = state.best
-            if best is None or best.verdict.tier == "full":
-                return
-            if tier == "quick" and (
-                best is again or sum(judged.verdict.profile is not None for judged in state.judged) < 2
-            ):
-                return
-            text = f"measuring attempt {best.attempt}, the best so far, {'again' if tier == 'quick' else 'in full'}"
-            self._stream.emit(ev.StageEvent(part="profile", text=text))
-            again = await self.judging.attempt(self._stream.files(best.files), tier, fresh=tier == "quick")
 
     def _converse(self) -> None:
         """Begin the conversation, or say what has to be said before it goes on."""

@@ -106,6 +106,7 @@ def test_sessions_earn_more_after_a_few_updates(home):
 
 
 def assert_judged_once(attempts):
+    assert {each.verdict.tier for each in attempts} == {"quick"}
     measured = [each.verdict for each in attempts if each.taken_from is None and settled(each.verdict)]
     assert len({verdict.source_sha256 for verdict in measured}) == len(measured) < len(attempts)
     assert all(verdict.profile.placements >= 3 for verdict in measured if verdict.correct)
