@@ -12,9 +12,10 @@ import time
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 
 from warpsmith_harness import startup
-from warpsmith_harness.device_queue import SpareTime, device_name
+from warpsmith_harness.device_queue import device_name
 from warpsmith_harness.machine import machine_of
 from warpsmith_harness.protocol import Channel, ChannelClosed, Message
+from warpsmith_harness.spare_time import SpareTime
 from warpsmith_harness.supply import Answer
 
 if TYPE_CHECKING:  # it imports torch, which is done only once it is known to be there

@@ -7,15 +7,12 @@ constants agree), inputs from the operating system's entropy.
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import importlib.util
-import inspect
 import math
-import sys
 import types
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, Optional, Tuple
+from typing import Any, Callable, Dict, Optional, Tuple
 
 import torch
 from torch import nn
@@ -25,7 +22,8 @@ from warpsmith_harness import drawing, precision, values
 from warpsmith_harness.arguments import check_arguments
 from warpsmith_harness.candidate import copy_state, load_candidate
 from warpsmith_harness.captured import Captured
-from warpsmith_harness.problems import CandidateProblem, TaskProblem, line, place, summary
+from warpsmith_harness.importing import advice, find_class, import_kernelbench, import_module
+from warpsmith_harness.problems import CandidateProblem, TaskProblem, place, summary
 from warpsmith_harness.seeds import fixed_seed, fresh_seed
 from warpsmith_harness.surroundings import surroundings
 
@@ -197,7 +195,7 @@ class LoadedTask:
             raise
         except (Exception, SystemExit) as error:
             where = place(error, self.root) or str(self.spec["path"])
-            raise TaskProblem(f"{name[:1].upper()}{name[1:]} raises {summary(error)}", where, _advice(error)) from error
+            raise TaskProblem(f"{name[:1].upper()}{name[1:]} raises {summary(error)}", where, advice(error)) from error
 
     def _place_input(self, tensor: torch.Tensor) -> torch.Tensor:
         tensor = tensor.detach().to(self.device).resolve_conj().resolve_neg()  # only bytes cross to a worker
@@ -243,9 +241,9 @@ def load_task(spec: dict[str, Any]) -> LoadedTask:
     Raises:
         TaskProblem: The file does not parse or import, has no such module class, or arguments that it needs are missing.
     """
-    module = _import_kernelbench(spec) if spec["kind"] == "kernelbench" else _import_module(spec)
+    module = import_kernelbench(spec) if spec["kind"] == "kernelbench" else import_module(spec)
     precision.apply(spec["precision"])
-    task = LoadedTask(spec, module, _find_class(module, spec))
+    task = LoadedTask(spec, module, find_class(module, spec))
     check_arguments(task)
     return task
 
@@ -261,89 +259,6 @@ def load_form(task: LoadedTask, spec: dict[str, Any]) -> LoadedTask:
     return other
 
 
-def _import_kernelbench(spec: dict[str, Any]) -> types.ModuleType:
-    """Execute a KernelBench file as the module ``model``, the name under which a candidate may import it."""
-    _first_on_path(spec["root"])
-    return _execute("model", spec)
-
-
-def _import_module(spec: dict[str, Any]) -> types.ModuleType:
-    """Import the developer's file under its own dotted name, with its packages, as its own project would."""
-    _first_on_path(spec["root"])
-    name = spec["module_name"]
-    if "." in name or Path(spec["path"]).name == "__init__.py":
-        with _import_problems(spec):
-            module = importlib.import_module(name)
-    else:
-        module = sys.modules.get(name) or _execute(name, spec)
-    loaded = getattr(module, "__file__", None) or "the interpreter itself"
-    if not Path(loaded).exists() or not Path(loaded).samefile(spec["path"]):
-        raise TaskProblem(
-            f"Importing {name} gives {loaded} instead of this file.",
-            str(spec["path"]),
-            "Rename the file, or remove the other module of that name from the interpreter.",
-        )
-    return module
-
-
-def _execute(name: str, spec: dict[str, Any]) -> types.ModuleType:
-    location = importlib.util.spec_from_file_location(name, spec["path"])
-    if location is None or location.loader is None:
-        raise TaskProblem("The file is not a Python source file.", str(spec["path"]), "Name a file that ends in .py.")
-    module = importlib.util.module_from_spec(location)
-    sys.modules[name] = module
-    with _import_problems(spec):
-        location.loader.exec_module(module)
-    return module
-
-
-@contextlib.contextmanager
-def _import_problems(spec: dict[str, Any]) -> Iterator[None]:
-    """Turn whatever importing the developer's file raises into a TaskProblem at their line."""
-    try:
-        yield
-    except (Exception, SystemExit) as error:
-        where = place(error, Path(spec["root"])) or str(spec["path"])
-        if isinstance(error, SyntaxError):
-            raise TaskProblem(
-                f"The file does not parse: {error.msg}.", where, "Mend the line and try again."
-            ) from error
-        if isinstance(error, ModuleNotFoundError) and error.name:
-            raise _missing(error.name, where, Path(spec["root"])) from error
-        if isinstance(error, FileNotFoundError) and not Path(spec["path"]).exists():
-            raise TaskProblem("The file does not exist.", str(spec["path"]), "Check the path.") from error
-        raise TaskProblem(f"Importing the file raises {summary(error)}", where, _advice(error)) from error
-
-
-def _missing(name: str, where: str, root: Path) -> TaskProblem:
-    top = name.split(".")[0]
-    if (root / top).exists() or (root / f"{top}.py").exists():
-        return TaskProblem(
-            f"The file imports {name}, which the project below {root} does not have.", where, "Check the import."
-        )
-    return TaskProblem(
-        f"The file imports {name}, which {sys.executable} does not have.",
-        where,
-        f"Install it there ({sys.executable} -m pip install {top}), or name the project's own interpreter with --python.",
-    )
-
-
-def _find_class(module: types.ModuleType, spec: dict[str, Any]) -> type[nn.Module]:
-    name = spec["class_name"]
-    found = getattr(module, name, None)
-    there = [
-        key
-        for key, value in vars(module).items()
-        if inspect.isclass(value) and issubclass(value, nn.Module) and value.__module__ == module.__name__
-    ]
-    next_step = f"Its modules are: {', '.join(there)}." if there else "It defines no torch.nn.Module."
-    if found is None:
-        raise TaskProblem(f"The file has no class {name}.", str(spec["path"]), next_step)
-    if not (inspect.isclass(found) and issubclass(found, nn.Module)):
-        raise TaskProblem(f"{name} is not a torch.nn.Module.", f"{spec['path']}:{line(found)}", next_step)
-    return found
-
-
 def _arguments(value: Any) -> Arguments:
     """Read what a factory returned: a tensor, a tuple or list, a dict of keywords, or ``(args, kwargs)``."""
     if value is None:
@@ -357,13 +272,6 @@ def _arguments(value: Any) -> Arguments:
     return tuple(value), {}
 
 
-def _advice(error: BaseException) -> str:
-    """Return the next step for the errors whose cause is usually the same."""
-    if "out of memory" in str(error):
-        return "Give smaller inputs, or free memory on the device."
-    return "Run it in the project's own way to see the whole traceback, and check --init and --inputs."
-
-
 def _dtype(name: str) -> Optional[torch.dtype]:
     if not name:
         return None
@@ -373,9 +281,3 @@ def _dtype(name: str) -> Optional[torch.dtype]:
             f"{name!r} is not a floating dtype of torch.", "--dtype", "Give float32, bfloat16 or float16."
         )
     return found
-
-
-def _first_on_path(root: str) -> None:
-    if root in sys.path:
-        sys.path.remove(root)
-    sys.path.insert(0, root)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from warpsmith_harness.device_queue import SpareTime
+from warpsmith_harness.spare_time import SpareTime
 
 from sandbox.errors import EnvironmentFault
 from sandbox.machine.pool import Pool, find_queue
