@@ -352,6 +352,7 @@ def _become_payload(cell: dict[str, Any], user: int, *, in_own_namespace: bool) 
     os.umask(0o022)
     os.environ.clear()
     os.environ.update(cell["env"])
+    tempfile.tempdir = None  # it was found in the environment before
     alone = cell["level"] != "limits"
     if not alone:
         landlock.restrict(rights.paths(cell))

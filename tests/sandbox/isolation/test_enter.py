@@ -50,6 +50,13 @@ def test_a_forked_worker_is_isolated_and_keeps_its_pipe(local_room: Room) -> Non
     assert answer.stdout == f"b {local_room.folder} {5 << 8}\n", answer.stderr
 
 
+def test_temporary_files_go_where_the_cell_has_them(local_room: Room) -> None:
+    cell = local_room.isolation.worker_cell(local_room.cell())
+    body = "import tempfile; tempfile.NamedTemporaryFile().write(b'x'); os._exit(6)"
+    answer = run_forked(cell, body)
+    assert answer.stdout == f" {6 << 8}\n", answer.stderr
+
+
 def test_a_crash_is_told_as_it_was(local_room: Room) -> None:
     cell = local_room.isolation.worker_cell(local_room.cell())
     assert run_forked(cell, "import ctypes; ctypes.string_at(0)").stdout == f" {signal.SIGSEGV}\n"
