@@ -89,9 +89,7 @@ TASK_CHECK = {
         "sandbox/harness/test_original.py::TestTrivial::test_output_that_is_an_input",
         "sandbox/harness/test_original.py::TestTrivial::test_tiny_outputs_under_the_published_tolerance",
     ),
-    "whether TF32 is used is measured": (
-        "sandbox/harness/test_precision.py::test_measured_by_switching_the_flags",
-    ),
+    "whether TF32 is used is measured": ("sandbox/harness/test_precision.py::test_measured_by_switching_the_flags",),
     "each mode of torch.compile within its own limit": (
         "sandbox/judge/test_verdicts.py::test_a_right_candidate_is_timed_beside_the_baselines",
         "sandbox/timing/test_profile_report.py::test_modes_keep_their_warm_times_their_preparation_and_their_errors",
