@@ -69,8 +69,9 @@ class Ninja:
         descriptor = os.pidfd_open(process.pid)
         try:
             while not select.select([descriptor], [], [], 0.1)[0]:
-                for member in (process.pid, *family(process.pid)):
-                    wake(member)
+                for top in filter(None, (process.pid, process.inside)):
+                    for member in (top, *family(top)):
+                        wake(member)
                 if self.cancel is not None and self.cancel.is_set():
                     raise InterruptedError("compiling was interrupted")
             process.wait()

@@ -64,9 +64,15 @@ class Cell:
 
 
 class CellProcess(subprocess.Popen[bytes]):
-    """A running cell. It ends when this object, or the process holding it, is gone."""
+    """A running cell. It ends when this object, or the process holding it, is gone.
+
+    Attributes:
+        lifeline: Ends the cell when it is closed.
+        inside: Process id of what runs the program elsewhere, in a container; 0 where it descends from this process.
+    """
 
     lifeline: socket.socket
+    inside: int = 0
 
     def __del__(self) -> None:
         """Let the cell end with this object."""

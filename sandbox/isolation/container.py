@@ -62,10 +62,11 @@ def main(cell_fd: int, lifeline: int, argv: list[str]) -> NoReturn:
             container = client.containers.create(IMAGE, argv, **_options(cell))
             stream = _attach(client, container)
             container.start()
+            container.reload()
         except (DockerException, requests.RequestException) as error:
             os.write(lifeline, f"refused {_explain(error)}\n".encode())
             os._exit(REFUSED)
-        os.write(lifeline, b"ready\n")
+        os.write(lifeline, f"ready {container.attrs['State']['Pid']}\n".encode())
         signal.setitimer(signal.ITIMER_REAL, cell["limits"].get("seconds") or 0)
         _beside(_watch, lifeline)
         _beside(_feed, stream)

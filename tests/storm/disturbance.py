@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import signal
 import threading
@@ -10,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import psutil
+
+from tests.storm.leaks import MARK
 
 TARGETS = ("worker", "zygote", "bench", "compiler")
 SIGNALS = (signal.SIGKILL, signal.SIGSTOP)
@@ -78,12 +81,18 @@ class Hand:
 
 
 def _ours() -> list[psutil.Process]:
-    return psutil.Process().children(recursive=True)
+    """Return what this process has started, and what a container holds that works in this storm's folder."""
+    found = psutil.Process().children(recursive=True)
+    mark = os.environ.get(MARK, "")
+    for process in psutil.process_iter() if mark else ():
+        with contextlib.suppress(psutil.Error):
+            found += [process] if mark in " ".join([*process.cmdline(), process.cwd()]) and process not in found else []
+    return found
 
 
 def _named(role: str) -> list[psutil.Process]:
     found = []
-    for process in psutil.Process().children():
+    for process in _ours():
         with contextlib.suppress(psutil.Error):
             found += [process] if role in process.cmdline()[2:3] else []
     return found

@@ -4,6 +4,7 @@ import socket
 from pathlib import Path
 
 import docker
+import psutil
 import pytest
 
 from sandbox.errors import EnvironmentFault
@@ -52,6 +53,15 @@ def test_a_gpu_that_cannot_be_had_is_explained(containers: Room) -> None:
         pytest.skip("this engine can hand out GPUs")
     with pytest.raises(EnvironmentFault, match="nvidia-container-toolkit"):
         containers.run("true", gpu=True)
+
+
+@pytest.mark.docker
+def test_what_runs_in_it_is_known_outside(containers: Room) -> None:
+    process = containers.start("sleep", "1000")
+    (below,) = psutil.Process(process.inside).children()
+    assert below.name() == "sleep"
+    containers.isolation.kill(process)
+    assert not below.is_running()
 
 
 @pytest.mark.docker
