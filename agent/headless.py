@@ -7,6 +7,7 @@ import json as json_module
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,6 +36,8 @@ FAULTS = {
     EndReason.INTERRUPTED: ExitCode.INTERRUPTED,
 }
 UNTIMED = "It is right, and could not be timed: add --untimed to land it all the same.\n"
+ONE_PRESS_SECONDS = 0.5
+"""Signals within so long are one press: what runs this command, such as ``timeout``, may pass on what the terminal sent."""
 NOBODY_TO_ASK = "Nobody is here to be asked: this session runs without a screen. Do without it."
 
 
@@ -74,8 +77,10 @@ def resume(folder: Path, *, json: bool = False, land: LandPolicy = "never", comm
                 engine.send(cmd.Close())
         status = engine.wait()
     if watcher.ended is None:
-        if status < 0 and not engine.interrupted:
+        if status < 0:
             sys.stderr.write(lost(watcher.state, status, folder))
+        elif engine.interrupted:
+            sys.stderr.write(f"{next_line(watcher.state, folder)}\n")
         return _status(status, engine.interrupted)
     unlanded = "" if land == "never" or watcher.landed else watcher.refused or _against_landing(watcher)
     if not json:
@@ -202,10 +207,10 @@ def narration(event: ev.Event) -> str:
 
 
 class _Engine:
-    """The engine as a process of its own. Ctrl-C interrupts the run; a second one ends the engine at once."""
+    """The engine as a process of its own. Ctrl-C interrupts the run; a second press ends the engine at once."""
 
     def __init__(self, folder: Path) -> None:
-        self.interrupted = False
+        self._pressed = 0.0
         self._process = subprocess.Popen(
             engine_command(folder), stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
         )
@@ -213,6 +218,10 @@ class _Engine:
             signal.signal(signal.SIGINT, self._on_interrupt),
             signal.signal(signal.SIGTERM, self._on_interrupt),
         )
+
+    @property
+    def interrupted(self) -> bool:
+        return self._pressed > 0
 
     def __enter__(self) -> _Engine:
         return self
@@ -240,9 +249,11 @@ class _Engine:
         return self._process.wait()
 
     def _on_interrupt(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - the signature of handlers
-        if self.interrupted:
+        moment = time.monotonic()
+        if not self.interrupted:
+            self._pressed = moment
+        elif moment - self._pressed > ONE_PRESS_SECONDS:
             self._process.kill()
-        self.interrupted = True
         self.send(cmd.Interrupt())
         self.send(cmd.Close())
 

@@ -94,6 +94,8 @@ def test_ctrl_c_interrupts_the_run_and_is_130(tmp_path, number):
             break
     family = psutil.Process(running.process.pid).children(recursive=True)
     running.process.send_signal(number)
+    time.sleep(0.05)
+    running.process.send_signal(number)  # as from a shell's ``timeout``, which hands on what the terminal sent
     done = running.finish()
     assert done.returncode == ExitCode.INTERRUPTED
     assert "ended: interrupted" in done.stdout
@@ -152,8 +154,9 @@ def test_landing_later_what_is_not_faster_is_1_with_the_reason(tmp_path, capfd):
 
 
 def test_landing_later_what_could_not_be_timed_says_how_to(tmp_path, capfd):
-    assert land(judged_before(tmp_path, reward=None)) == ExitCode.FAILED
-    assert "add --untimed to land it all the same" in capfd.readouterr().err
+    folder = judged_before(tmp_path, reward=None)
+    assert land(folder) == ExitCode.FAILED
+    assert f"To land it all the same: warpsmith sessions land {folder} --untimed" in capfd.readouterr().err
 
 
 def test_a_session_that_is_open_elsewhere_is_not_offered_to_go_on(tmp_path):
