@@ -59,7 +59,9 @@ def _make(session: Session, state: SessionState, best: Judged, form: Path, *, fa
             landed = landed_form(spec, original, files, best.verdict, verified)
             verdict = judge.check(write_snapshot(files, scratch / "candidate"), "full", landed=landed)
     if against := refusal(verdict, faster=faster):
-        next_step = f"Let the agent go on: warpsmith sessions resume {session.id}"
+        next_step = f"Let the agent go on: warpsmith sessions resume {session.folder}"
+        if verdict.correct and verdict.reward is None:
+            next_step = f"It is right, and was not timed: load({str(session.folder)!r}, module) takes it as it is."
         raise LandingRefused(f"{against}: {verdict.reason}", where=f"attempt {best.attempt}", next_step=next_step)
     write_snapshot(landed, form)
     told: dict[str, Any] = {
