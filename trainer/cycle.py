@@ -190,7 +190,7 @@ class Cycle:
         """Run these sessions to their ends, those too that an earlier process began, and return their folders."""
         state, step = read_state(self._run.folder), self._learner.step + 1
         names = state.sessions if (state.step, state.attempt) == (step, attempt) else []
-        verdicts = self._home / VERDICTS
+        verdicts = (self._home / VERDICTS).resolve()
         with self._address() as base:
             for name in names:
                 change_settings(self._home / "sessions" / name, {"api_base": base})

@@ -89,6 +89,16 @@ def test_a_reward_stays_within_what_the_judge_can_give(tmp_path: Path) -> None:
     assert (won.reward, won.components["verdict"], won.components["tier"]) == (-1, None, "quick")
 
 
+def test_a_verdict_that_was_taken_from_another_session_is_told_as_such(tmp_path: Path) -> None:
+    story = Story()
+    story.checked(slow())
+    assert of(story, tmp_path / "measured").components["taken_from"] is None
+    other = {"session": "4d3c", "attempt": 7}
+    story.add(ev.Attempt(attempt=2, files={}, verdict=make_verdict(tier="full").to_json(), taken_from=other))
+    won = of(story, tmp_path / "taken")
+    assert (won.reward, won.components["attempt"], won.components["taken_from"]) == (3, 2, other)
+
+
 def test_the_best_attempt_counts_and_not_the_last(tmp_path: Path) -> None:
     story = Story()
     story.checked(slow())
