@@ -35,7 +35,6 @@ FAULTS = {
     EndReason.INTERNAL_ERROR: ExitCode.INTERNAL,
     EndReason.INTERRUPTED: ExitCode.INTERRUPTED,
 }
-UNTIMED = "It is right, and could not be timed: add --untimed to land it all the same.\n"
 ONE_PRESS_SECONDS = 0.5
 """Signals within so long are one press: what runs this command, such as ``timeout``, may pass on what the terminal sent."""
 NOBODY_TO_ASK = "Nobody is here to be asked: this session runs without a screen. Do without it."
@@ -99,8 +98,7 @@ def land(folder: Path, *, json: bool = False, commit: bool = False, untimed: boo
     """
     watcher = _Watcher(json=json, state=read_state(folder))
     if against := _against_landing(watcher, untimed=untimed):
-        hint = "" if _against_landing(watcher, untimed=True) else UNTIMED
-        sys.stderr.write(f"not landed: {against}\n{hint}{next_line(watcher.state, folder)}\n")
+        sys.stderr.write(f"not landed: {against}\n{next_line(watcher.state, folder)}\n")
         return ExitCode.FAILED
     done: ev.Event | None = None
     ready = False
@@ -116,7 +114,10 @@ def land(folder: Path, *, json: bool = False, commit: bool = False, untimed: boo
         status = engine.wait()
     if done is None or engine.interrupted:
         return _status(status, engine.interrupted)
-    return ExitCode.OK if isinstance(done, ev.Landed) else ExitCode.FAILED
+    if not isinstance(done, ev.Landed):
+        return ExitCode.FAILED
+    sys.stderr.write(f"{next_line(watcher.state, folder)}\n")
+    return ExitCode.OK
 
 
 def lost(state: SessionState, status: int, folder: Path) -> str:

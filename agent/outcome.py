@@ -70,9 +70,10 @@ def landed_lines(state: SessionState) -> list[str]:
 
 
 def next_line(state: SessionState, folder: Path) -> str:
-    """Return what the developer can do now with the session in ``folder``, as a command."""
+    """Return what the developer can do now with the session in ``folder``, as a command; two where its best was not timed."""
     at_home = folder.parent.parent == Settings.home
-    command = f"warpsmith sessions resume {open_session(folder).id if at_home else folder}"
+    name = open_session(folder).id if at_home else folder
+    command = f"warpsmith sessions resume {name}"
     if landed := [state.landings[number].files for number in state.landings_standing]:
         if all(map(is_gone, landed)):
             return (
@@ -87,7 +88,10 @@ def next_line(state: SessionState, folder: Path) -> str:
         )
     if state.best is None:
         return f"next: let the agent go on: {command}"
-    return f"next: look at the changes and land them: {command}"
+    look = f"next: look at the changes and land them: {command}"
+    if state.best.verdict.correct and state.best.verdict.reward is None:
+        return f"{look}\nIt is right, and could not be timed. To land it all the same: warpsmith sessions land {name} --untimed"
+    return look
 
 
 def _measured(best: Judged) -> str:

@@ -21,8 +21,8 @@ _GRADIENTS = "gradients are on; call it under torch.no_grad() or torch.inference
 _PLAIN = (torch.Tensor, nn.Parameter)
 _tracing_state: Callable[[], Any] = torch._C._get_tracing_state
 _functorch_level: Callable[[], Any] = torch._C._functorch.peek_interpreter_stack
-_COMPILES_RIGHT = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 11)
-"""Compiled by torch 2.4, what comes after a kernel read its output as it was before; 2.11 is the oldest seen to be right."""
+_COMPILES_RIGHT = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 9)
+"""Compiled by torch 2.4.0, what follows a kernel read its output as it was before; 2.6 is right, but cannot tell an export."""
 _PROXIES = torch._C._TorchDispatchModeKey.PROXY
 
 

@@ -134,7 +134,7 @@ def test_the_class_is_still_the_class(landed: Path) -> None:
 
 
 COMPILED = """
-    if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 13):  # it loses what kernels write in compiled graphs
+    if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 9):  # 2.4.0 loses what kernels write in compiled graphs
         compiled = torch.compile(lambda x: m(x).value + 1, fullgraph=True)
         with torch.no_grad():
             torch.testing.assert_close(compiled(x), original(m, x) + 1)
