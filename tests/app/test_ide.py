@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from textual.command import CommandList
 from textual.pilot import Pilot
 from textual.widgets import Input
 
@@ -741,7 +742,8 @@ async def test_the_palette_offers_what_can_be_done_now(tmp_path: Path) -> None:
         assert "Undo" not in titles
         assert "Stop" not in titles
         await pilot.press("ctrl+p", *"Sessions")
-        await pilot.pause(0.3)
+        found = pilot.app.screen.query_one(CommandList)
+        await until(pilot, lambda: found.option_count == 1 and found.highlighted == 0)
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(pilot.app.screen, SessionsScreen))
 
