@@ -153,7 +153,7 @@ class Capture:
             return owner, seen, None
         build = seen.builds.get(kind)
         if build is None and len(seen.builds) < _BUILDS:
-            build = seen.builds[kind] = Build(seen.cls, owner, constructors.arguments_of(module))
+            build = seen.builds[kind] = Build(seen.cls, owner, constructors.arguments_of(module), kind[0])
         return owner, seen, build
 
     def _look(self, seen: _Seen, build: Build, module: nn.Module, args: Any, kwargs: Dict[str, Any]) -> None:
@@ -166,6 +166,12 @@ class Capture:
         if signature in build.kept or len(build.kept) >= _KEPT_OF_BUILD:
             return
         if sum(each in build.kept for each in build.alike(signature)) >= _KEPT:
+            return
+        if portrait.build_of(module)[0] != build.state_kind:  # it was cast, say, since it was met
+            build.counts.pop(signature, None)
+            _, _, build_now = self._known[id(module)] = self._meet(module)
+            if build_now is not None:
+                self._look(seen, build_now, module, args, kwargs)
             return
         for name, tensor in zip(argument_names(seen.cls, structure), tensors):
             require_plain(name, tensor)

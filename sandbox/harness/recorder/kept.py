@@ -48,6 +48,7 @@ class Build:
         cls: The class.
         owner: The module that was looked at.
         arguments: What it was constructed with, where that is known.
+        state_kind: Name, dtype and shape of each of the state's tensors.
         counts: Calls by signature.
         kept: The inputs of some of those.
         portrait: Modes, attributes, parts, notes and state; empty before the first call that is kept.
@@ -57,6 +58,7 @@ class Build:
     cls: type
     owner: weakref.ref[nn.Module]
     arguments: Optional[constructors.Arguments]
+    state_kind: Tuple[Any, ...]
     counts: Dict[Signature, int] = field(default_factory=dict)
     kept: Dict[Signature, Call] = field(default_factory=dict)
     portrait: Dict[str, Any] = field(default_factory=dict)

@@ -89,7 +89,7 @@ SCRIPT = """
             wide(torch.randn(rows, 24))
         narrow(torch.randn(16, 4).T)
         narrow(torch.randn(4, 16), gain=2.0)
-        Scaled(24).eval().double()(torch.randn(6, 24).double())
+        wide.double()(torch.randn(6, 24).double())
     capture.finish([*capture.classes()])
 """
 
