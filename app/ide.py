@@ -21,6 +21,7 @@ from textual.screen import Screen
 
 from agent.settings import Settings
 from app.controller import SessionController
+from app.driver import TerminalDriver
 from app.screens.lasting import LastingScreen
 from app.screens.session import SessionScreen
 from app.terminal import require_terminal
@@ -101,7 +102,7 @@ class WarpsmithApp(App[None]):
     ]
 
     def __init__(self, first: Screen[None], home: Path, keymap: Mapping[str, str]) -> None:
-        super().__init__()
+        super().__init__(driver_class=TerminalDriver)
         self.home = home
         for theme in THEMES:
             self.register_theme(theme)

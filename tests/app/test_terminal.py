@@ -54,9 +54,12 @@ class Terminal:
 
     def ended(self) -> int:
         """Read to the end and return the exit code."""
+        end = time.monotonic() + SECONDS
         try:
-            while True:
-                self.seen += os.read(self.fd, 1 << 16)
+            while time.monotonic() < end:
+                if select.select([self.fd], [], [], 0.1)[0]:
+                    self.seen += os.read(self.fd, 1 << 16)
+            os.kill(self.pid, signal.SIGKILL)
         except OSError:
             pass
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
@@ -95,6 +98,21 @@ def test_one_that_is_told_to_end_and_then_woken_ends_without_a_traceback(
     assert b"Interrupted." in terminal.seen
     for words in (b"Traceback", b"Exception ignored", b"never retrieved", b"was destroyed"):
         assert words not in terminal.seen
+
+
+def test_being_woken_while_it_ends_does_not_bring_it_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A terminal that is closed wakes whatever runs in it, and at any moment of its end.
+    folder = sessions.record(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    terminal = Terminal(
+        "-c",
+        "import os, signal, sys; from pathlib import Path; from app.ide import run_ide\n"
+        "run_ide(Path(sys.argv[1])); os.kill(os.getpid(), signal.SIGCONT)",
+        str(folder),
+    )
+    terminal.until("Quit")
+    terminal.press(b"\x11")
+    assert terminal.ended() == 0
 
 
 def test_in_the_background_of_a_terminal_it_is_refused_and_not_stopped(tmp_path: Path) -> None:
