@@ -81,7 +81,7 @@ def test_killed_within_a_session_it_goes_on_there_and_every_trajectory_names_its
     assert all(line["mismatch_k3"] < 1e-4 for line in steps(at_home))
 
 
-@pytest.mark.alone
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_sessions_earn_more_after_a_few_updates(home):

@@ -79,7 +79,8 @@ def test_asking_again_has_a_budget_and_what_it_left_out_is_said(
     judge: Judge, candidate: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Checks that find more cost more; a slow task must not be left without a verdict for it."""
-    monkeypatch.setattr(judge, "_limits", replace(LIMITS, optional_seconds=-1.0))
+    assert judge._crew
+    monkeypatch.setattr(judge._crew, "limits", replace(LIMITS, optional_seconds=-1.0))
     verdict = judge.check(candidate())
     assert verdict.correct, verdict.reason
     assert verdict.verify
