@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import subprocess
 from collections.abc import Sequence
@@ -68,11 +69,20 @@ class CellProcess(subprocess.Popen[bytes]):
 
     Attributes:
         lifeline: Ends the cell when it is closed.
-        inside: Process id of what runs the program elsewhere, in a container; 0 where it descends from this process.
+        told: What came over it once the cell was ready.
     """
 
     lifeline: socket.socket
-    inside: int = 0
+    told: bytes = b""
+
+    @property
+    def inside(self) -> int:
+        """Process id of what runs the program elsewhere, in a container; 0 as long as nothing of that kind is known."""
+        with contextlib.suppress(OSError):
+            while piece := self.lifeline.recv(4096):
+                self.told += piece
+        line, ended, _ = self.told.partition(b"\n")
+        return int(line) if ended else 0
 
     def __del__(self) -> None:
         """Let the cell end with this object."""

@@ -62,13 +62,13 @@ def main(cell_fd: int, lifeline: int, argv: list[str]) -> NoReturn:
             container = client.containers.create(IMAGE, argv, **_options(cell))
             stream = _attach(client, container)
             container.start()
-            container.reload()
         except (DockerException, requests.RequestException) as error:
             os.write(lifeline, f"refused {_explain(error)}\n".encode())
             os._exit(REFUSED)
-        os.write(lifeline, f"ready {container.attrs['State']['Pid']}\n".encode())
+        os.write(lifeline, b"ready\n")
         signal.setitimer(signal.ITIMER_REAL, cell["limits"].get("seconds") or 0)
         _beside(_watch, lifeline)
+        _beside(_tell_process, container.id, lifeline)
         _beside(_feed, stream)
         _beside(_bound, cell)
         _pass_output(stream)
@@ -252,8 +252,16 @@ def _beside(work: Callable[..., None], *arguments: object) -> None:
 
 def _watch(lifeline: int) -> None:
     """Stop this process when the lifeline ends, even while nobody takes what it passes on."""
-    os.read(lifeline, 1)
+    with contextlib.suppress(ConnectionResetError):  # it was closed before what it was told had been read
+        os.read(lifeline, 1)
     os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _tell_process(container: str, lifeline: int) -> None:
+    """Tell the id of the container's process; of one that has ended the engine tells only once somebody took its output."""
+    with contextlib.suppress(DockerException, requests.RequestException, OSError):
+        about = docker.from_env(timeout=60).api.inspect_container(container)
+        os.write(lifeline, f"{about['State']['Pid']}\n".encode())
 
 
 def _bound(cell: dict[str, Any]) -> None:

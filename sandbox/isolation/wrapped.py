@@ -1,8 +1,8 @@
 """Starting a cell through a wrapper process, which isolates itself, says so, and becomes or watches the program.
 
-The wrapper gets two descriptors: the cell as JSON, and a socket, the lifeline. It says ``ready`` (with the id of the process
-that does not descend from it, if there is one) or ``refused`` with the reason there, and ends the cell when the other end is
-closed, by :func:`kill` or by the death of this process.
+The wrapper gets two descriptors: the cell as JSON, and a socket, the lifeline. It says ``ready`` or ``refused`` with the
+reason there, later the id of the process that does not descend from it, if there is one, and ends the cell when the other end
+is closed, by :func:`kill` or by the death of this process.
 """
 
 from __future__ import annotations
@@ -86,11 +86,11 @@ def _await_entry(process: CellProcess, seconds: float) -> str:
     process.lifeline.settimeout(seconds)
     said = b""
     with contextlib.suppress(OSError):
-        while not said.endswith(b"\n") and (piece := process.lifeline.recv(4096)):
+        while b"\n" not in said and (piece := process.lifeline.recv(4096)):
             said += piece
-    word, _, inside = said.decode(errors="replace").strip().partition(" ")
-    if word == "ready":
+    word, _, more = said.partition(b"\n")
+    if word == b"ready":
         process.lifeline.setblocking(False)
-        process.inside = int(inside or 0)
+        process.told = more
         return ""
     return said.decode(errors="replace").removeprefix("refused ").strip().rstrip(".") or "its wrapper ended early"

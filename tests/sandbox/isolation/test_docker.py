@@ -1,6 +1,7 @@
 """What only containers promise, and what is said without an engine."""
 
 import socket
+import time
 from pathlib import Path
 
 import docker
@@ -58,6 +59,8 @@ def test_a_gpu_that_cannot_be_had_is_explained(containers: Room) -> None:
 @pytest.mark.docker
 def test_what_runs_in_it_is_known_outside(containers: Room) -> None:
     process = containers.start("sleep", "1000")
+    while not process.inside:
+        time.sleep(0.05)
     (below,) = psutil.Process(process.inside).children()
     assert below.name() == "sleep"
     containers.isolation.kill(process)
