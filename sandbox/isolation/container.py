@@ -77,6 +77,8 @@ def main(cell_fd: int, lifeline: int, argv: list[str]) -> NoReturn:
         status = _SIGNALS_FROM + stopped.number
     finally:
         if stream is not None:
+            with contextlib.suppress(OSError):
+                stream.shutdown(socket.SHUT_RDWR)  # closing alone ends it when all that refers to it has been collected
             stream.close()  # the engine waits for whoever does not take an output
         _remove(container)
     _end_as(status)
