@@ -8,9 +8,6 @@ namespace {
 constexpr int LANES = 8;
 typedef float Lanes __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 
-// Fewer elements are at a copy's speed on one thread, and waking others costs more than they save.
-constexpr int64_t WORTH_THREADS = int64_t(1) << 20;
-
 inline Lanes load(const float* from) { return *reinterpret_cast<const Lanes*>(from); }
 inline void store(float* to, Lanes value) { *reinterpret_cast<Lanes*>(to) = value; }
 
@@ -35,15 +32,6 @@ inline Lanes scales_of(Lanes squares, float channels, float eps) {
     Lanes found;
     for (int i = 0; i < LANES; ++i) found[i] = 1.0f / std::sqrt(squares[i] / channels + eps);
     return found;
-}
-
-
-// Asks for what the next eight rows read and write, so that memory is busy while these are computed.
-inline void next_lines(const float* from, float* to, int64_t count) {
-    for (int64_t i = 0; i < count; i += 16) {
-        __builtin_prefetch(from + i, 0);
-        __builtin_prefetch(to + i, 1);
-    }
 }
 
 // Eight rows at once: their statistics are found side by side, each in a lane.
@@ -125,12 +113,11 @@ void one_row(
 extern "C" int layer_norm_rows(
     const float* x, const float* weight, const float* bias, float* out, int64_t rows, int64_t channels, float eps) {
     const int64_t groups = channels % LANES ? 0 : rows / LANES;
-#pragma omp parallel if (rows * channels >= WORTH_THREADS)
+#pragma omp parallel
     {
 #pragma omp for nowait
         for (int64_t group = 0; group < groups; ++group) {
             const int64_t first = group * LANES * channels;
-            if (group + 1 < groups) next_lines(x + first + LANES * channels, out + first + LANES * channels, LANES * channels);
             eight_rows(x + first, weight, bias, out + first, channels, eps);
         }
 #pragma omp for
@@ -144,7 +131,7 @@ extern "C" int layer_norm_2d(
     const float* x, const float* weight, const float* bias, float* out, int64_t images, int64_t channels, int64_t pixels,
     float eps) {
     const int64_t groups = channels % LANES ? 0 : pixels / LANES, rest = pixels - groups * LANES;
-#pragma omp parallel if (images * channels * pixels >= WORTH_THREADS)
+#pragma omp parallel
     {
 #pragma omp for collapse(2) nowait
         for (int64_t image = 0; image < images; ++image)
