@@ -27,7 +27,7 @@ imports: $(STAMP)
 
 tests: $(STAMP)
 	$(BIN)/pytest -n auto --dist loadgroup -m "not alone and not long"
-	$(BIN)/pytest -m alone $$(grep -rl --include='test_*.py' 'mark\.alone' tests)
+	$(BIN)/pytest -m "alone and not long" $$(grep -rl --include='test_*.py' 'mark\.alone' tests)
 
 long: $(STAMP)
 	$(BIN)/pytest -m long
