@@ -32,6 +32,11 @@ class Judged:
     verdict: Verdict
     taken_from: Mapping[str, Any] | None = None
 
+    @classmethod
+    def of(cls, event: ev.Attempt) -> Judged:
+        """Return what an event tells, with its verdict read."""
+        return cls(event.attempt, event.files, Verdict.from_json(event.verdict), event.taken_from)
+
 
 @dataclass
 class SessionState:
@@ -123,9 +128,7 @@ class SessionState:
             case ev.OriginalProfiled():
                 self.original = event.profile
             case ev.Attempt():
-                self.judged.append(
-                    Judged(event.attempt, event.files, Verdict.from_json(event.verdict), event.taken_from)
-                )
+                self.judged.append(Judged.of(event))
                 self.notes[event.attempt] = str(self._arguments.get(event.call_id or "", {}).get("note", ""))
             case ev.JudgedAhead():
                 self.judged_ahead.append(event)

@@ -45,7 +45,7 @@ class _Side:
         """Yield the index of the answer each attempt came of, and the attempt."""
         for index, turn in enumerate(self.trajectory.turns[self.start :], self.start):
             for attempt in turn.attempts:
-                yield index, self.trajectory.judged(attempt)
+                yield index, Judged.of(attempt)
 
     def until(self, end: int) -> list[Message] | None:
         """Return the messages from here to the answer ``end``; null where they are not one conversation."""

@@ -17,12 +17,11 @@ from typing import Any, TypeVar
 
 from agent import events as ev
 from agent.session import Session, open_session
-from agent.state import Judged, SessionState
+from agent.state import SessionState
 from agent.store import NewerFormat, StoredEvent, read_events
 from agent.tokens import whole_prompts
 from sandbox.errors import UsageError
 from sandbox.reward import FAILED
-from sandbox.verdict import Verdict
 
 Message = dict[str, Any]
 Note = Callable[[str], None]
@@ -134,10 +133,6 @@ class Trajectory:
     def origin(self, message: Message) -> str:
         """Return why a message of a conversation was said; empty for one that is not the user's."""
         return self.origins.get(str(message.get("content")), "") if message["role"] == "user" else ""
-
-    def judged(self, attempt: ev.Attempt) -> Judged:
-        """Return an attempt with its verdict read."""
-        return Judged(attempt.attempt, attempt.files, Verdict.from_json(attempt.verdict), attempt.taken_from)
 
 
 def answered(trajectories: Iterable[Trajectory], note: Note) -> Iterator[Trajectory]:

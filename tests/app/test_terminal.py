@@ -14,7 +14,10 @@ import pytest
 
 from tests.app import sessions
 
-CODE = "import sys; from pathlib import Path; from app.ide import run_ide; sys.exit(run_ide(Path(sys.argv[1])))"
+IMPORTS = (
+    "import os, signal, sys; from pathlib import Path\n"
+    "from app.ide import run_ide; from sandbox.boundary import exit_code_of\n"
+)
 SECONDS = 60.0
 
 
@@ -65,13 +68,19 @@ class Terminal:
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
 
-@pytest.mark.parametrize("leave", [b"\x11", b"\x03\x11"], ids=["ctrl-q", "ctrl-c first"])
-def test_in_a_terminal_it_is_drawn_and_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, leave: bytes) -> None:
+def ide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str) -> Terminal:
+    """Run code that opens the IDE on a recorded session, and wait until it is drawn."""
     folder = sessions.record(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
-    terminal = Terminal("-c", CODE, str(folder))
+    terminal = Terminal("-c", IMPORTS + code, str(folder))
     terminal.until("Quit")
     terminal.until("Reading")
+    return terminal
+
+
+@pytest.mark.parametrize("leave", [b"\x11", b"\x03\x11"], ids=["ctrl-q", "ctrl-c first"])
+def test_in_a_terminal_it_is_drawn_and_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, leave: bytes) -> None:
+    terminal = ide(tmp_path, monkeypatch, "sys.exit(run_ide(Path(sys.argv[1])))")
     terminal.until("3.12")
     terminal.press(leave)
     assert terminal.ended() == 0
@@ -81,16 +90,7 @@ def test_in_a_terminal_it_is_drawn_and_left(tmp_path: Path, monkeypatch: pytest.
 def test_one_that_is_told_to_end_and_then_woken_ends_without_a_traceback(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = sessions.record(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
-    terminal = Terminal(
-        "-c",
-        "import sys; from pathlib import Path; from app.ide import run_ide; from sandbox.boundary import exit_code_of\n"
-        "sys.exit(exit_code_of(lambda: run_ide(Path(sys.argv[1]))))",
-        str(folder),
-    )
-    terminal.until("Quit")
-    terminal.until("Reading")
+    terminal = ide(tmp_path, monkeypatch, "sys.exit(exit_code_of(lambda: run_ide(Path(sys.argv[1]))))")
     os.kill(terminal.pid, signal.SIGTERM)
     os.kill(terminal.pid, signal.SIGCONT)
     assert terminal.ended() == 130
@@ -102,15 +102,7 @@ def test_one_that_is_told_to_end_and_then_woken_ends_without_a_traceback(
 
 def test_being_woken_while_it_ends_does_not_bring_it_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # A terminal that is closed wakes whatever runs in it, and at any moment of its end.
-    folder = sessions.record(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
-    terminal = Terminal(
-        "-c",
-        "import os, signal, sys; from pathlib import Path; from app.ide import run_ide\n"
-        "run_ide(Path(sys.argv[1])); os.kill(os.getpid(), signal.SIGCONT)",
-        str(folder),
-    )
-    terminal.until("Quit")
+    terminal = ide(tmp_path, monkeypatch, "run_ide(Path(sys.argv[1])); os.kill(os.getpid(), signal.SIGCONT)")
     terminal.press(b"\x11")
     assert terminal.ended() == 0
 
