@@ -118,7 +118,12 @@ def verdict(spec: TaskSpec, tmp_path_factory: pytest.TempPathFactory) -> Verdict
     (workspace / "scaled.py").write_text(dedent(REWRITTEN))
     (workspace / "kernels/scaled.cpp").write_text(dedent(KERNEL))
     isolation = best_isolation()
-    with Judge(spec, isolation=isolation, cache=folder / "cache", scratch=folder / "scratch", limits=BRIEF) as judge:
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        Judge(spec, isolation=isolation, cache=folder / "cache", scratch=folder / "scratch", limits=BRIEF) as judge,
+    ):
+        # A form that is timed and in which so small a kernel is no faster is left to the original.
+        patch.setattr("sandbox.forms_trial._TIMING_SECONDS", 0.0)
         return judge.check(workspace, "full")
 
 
