@@ -9,7 +9,7 @@ from dataclasses import replace
 from sandbox.crew import Crew
 from sandbox.errors import TaskError
 from sandbox.forms import TaskForm
-from sandbox.judge_limits import JudgeLimits, TierLimits
+from sandbox.judge_limits import TierLimits
 from sandbox.loading import LoadFailed
 from sandbox.plans import drawn_size, plan_form_cases
 from sandbox.progress import Progress, Stage
@@ -34,7 +34,6 @@ class FormsTrial:
         crew: The judge's processes.
         forms: The forms.
         tier: ``quick`` or ``full``.
-        limits: Time and memory limits.
         progress: Told what is being done.
         start_worker: Starts a worker and loads the candidate in it.
         make_verifier: Makes what asks a worker.
@@ -50,7 +49,6 @@ class FormsTrial:
         crew: Crew,
         forms: Sequence[TaskForm],
         tier: Tier,
-        limits: JudgeLimits,
         progress: Progress,
         *,
         start_worker: Callable[[], Worker],
@@ -61,7 +59,6 @@ class FormsTrial:
         self._crew = crew
         self._forms = forms
         self._tier = tier
-        self._limits = limits
         self._progress = progress
         self._start_worker = start_worker
         self._make_verifier = make_verifier
@@ -73,7 +70,7 @@ class FormsTrial:
 
     def verify(self) -> tuple[FormReport, ...]:
         """Verify the candidate in each form that there is time for."""
-        amount = self._limits.of(self._tier)
+        amount = self._crew.limits.of(self._tier)
         until = time.monotonic() + amount.forms_seconds
         reports = []
         try:
@@ -95,7 +92,7 @@ class FormsTrial:
         bench = self._crew.bench
         with bench.form(form.spec):
             try:
-                met, _ = bench.ask({"op": "meet"}, self._limits.open_seconds)
+                met, _ = bench.ask({"op": "meet"}, self._crew.limits.open_seconds)
             except TaskError as error:
                 return replace(report, verify=_failed(f"the original cannot be judged so: {error.what}"))
             if met["accepted"].get("crowded"):
@@ -124,7 +121,7 @@ class FormsTrial:
         if not report.verify.ok:
             return report
         self._progress(Stage("profile", f"timing form {report.number + 1} of {len(self._forms) + 1}"))
-        keeper = Timekeeper(self._crew, form.spec, "full", replace(self._limits, full=_TIMING), self._progress)
+        keeper = Timekeeper(self._crew, form.spec, "full", replace(self._crew.limits, full=_TIMING), self._progress)
         try:
             with self._crew.bench.form(form.spec):
                 times = keeper.time_form(lambda: self._new_worker(form), self._moved[report.number])
@@ -157,7 +154,7 @@ class FormsTrial:
         return worker
 
     def _turn(self, worker: Worker, form: TaskForm) -> None:
-        worker.ask({"op": "turn", "spec": form.spec.to_json()}, self._limits.load_seconds)
+        worker.ask({"op": "turn", "spec": form.spec.to_json()}, self._crew.limits.load_seconds)
 
     def _lost(self, reason: str) -> VerifyReport:
         self._leave(lost=True)

@@ -198,7 +198,6 @@ class Trial:
             self._crew,
             forms,
             self._tier,
-            self._crew.limits,
             self._progress,
             start_worker=self._loader.start_worker,
             make_verifier=self._verifier,

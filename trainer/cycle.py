@@ -300,10 +300,8 @@ def _plan(options: argparse.Namespace, learner: Learner) -> Plan:
         "max_output_tokens": options.answer_tokens,
     }
     sampling = {"temperature": options.temperature, "context_tokens": options.context}
-    judging = {
-        "reward_tier": options.reward_tier,
-        "verdicts_ahead": False,
-    }  # while the policy writes the device is its own
+    # While the policy writes the device is its own.
+    judging = {"reward_tier": options.reward_tier, "verdicts_ahead": False}
     settings = load_settings({**limits, **sampling, **judging})
     return Plan(
         tasks=tuple(_tasks(options.tasks, device, settings)),
