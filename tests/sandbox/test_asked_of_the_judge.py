@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.sandbox.shown import assert_shown
+from tests.shown import assert_shown
 
 BUILD = {
     "content-addressed and shared across sessions": (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.sandbox.shown import assert_shown
+from tests.shown import assert_shown
 
 BUILDING = {
     "builds at once wait for each other for ever, or for the lock of one that was killed": (
