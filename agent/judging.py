@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from agent import events as ev
+from agent.redact import Redactor
 from agent.session import Session
 from agent.shared_verdicts import SharedVerdict, SharedVerdicts
 from agent.state import Judged
@@ -43,7 +44,7 @@ OnFault = Callable[[WarpsmithError], None]
 
 
 class Judging:
-    """Opens the judge, and stores what it finds as events.
+    """Opens the judge, and stores what it finds as events, without secrets: what a candidate says is part of a verdict.
 
     Args:
         on_fault: Told once when the judge cannot be opened: the task is unusable, or the environment at fault.
@@ -55,6 +56,7 @@ class Judging:
         self._stream = stream
         self._on_fault = on_fault
         self._scratch = session.folder / "scratch"
+        self._redact = Redactor(os.environ)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="judge")
         self._judge: Judge | None = None
         self._opened: asyncio.Task[Judge] | None = None
@@ -132,17 +134,18 @@ class Judging:
         hashes = {path: self._stream.blob(content) for path, content in files.items()}
         number = len(self._stream.state.judged) + 1
         self._stream.emit(
-            ev.Attempt(attempt=number, files=hashes, verdict=verdict.to_json(), call_id=call_id, taken_from=taken_from)
+            ev.Attempt(attempt=number, files=hashes, verdict=told, call_id=call_id, taken_from=taken_from)
         )
         return self._stream.state.judged[-1]
 
     async def landed(self, files: Mapping[str, bytes], form: Mapping[str, bytes]) -> Verdict:
+        told = self._redact.data(verdict.to_json())
         """Return a full verdict of an attempt's files as they land (``form``: see ``landed_form``); nothing is stored.
 
         Raises:
             TaskError, EnvironmentFault: See ``attempt``.
         """
-        return await self._asked(
+        verdict = await self._asked(
             files, lambda judge, folder, cancel: judge.check(folder, "full", cancel=cancel, landed=form)
         )
 
@@ -151,6 +154,7 @@ class Judging:
 
         Raises:
             UsageError: The files cannot be looked at so.
+        return Verdict.from_json(self._redact.data(verdict.to_json()))
             TaskError, EnvironmentFault: See ``attempt``.
         """
         return await self._asked(files, lambda judge, folder, cancel: judge.study(folder, look, cancel=cancel))
@@ -234,7 +238,7 @@ class Judging:
             async with self._shared.original_once() as profile:
                 if profile is None:
                     judge = await asyncio.shield(self.open())
-                    profile = (await self._in_thread(judge.original)).to_json()
+                    profile = self._redact.data((await self._in_thread(judge.original)).to_json())
                     self._shared.keep_original(profile)
             self._stream.emit(ev.OriginalProfiled(profile=profile))
         assert self._stream.state.original is not None

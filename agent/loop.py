@@ -159,7 +159,7 @@ class Loop:
             self._stream.emit(ev.Delta(turn=turn, kind=piece.kind, text=piece.text, call=piece.call, name=piece.name))
 
         def note(error: str, seconds: float) -> None:
-            self._stream.emit(ev.ModelRetry(turn=turn, error=error, wait_seconds=seconds))
+            self._stream.emit(ev.ModelRetry(turn=turn, error=self._redact(error), wait_seconds=seconds))
 
         answer = await ask(self._model, self._state.messages, self._state.tools, show, note)
         message, calls = understand(answer.message, turn, self._tools, cut=answer.finish_reason == "length")

@@ -1,4 +1,4 @@
-"""Keeping secrets out of the conversation, and so out of the trajectory: they are replaced where a tool's output enters.
+"""Keeping secrets out of conversation and trajectory: they are replaced where a tool's or the judge's output enters.
 
 A secret is found whole, split by colour codes, and wrapped over lines; known values also in base64, hexadecimal and as part
 of an address.
@@ -11,6 +11,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 from urllib.parse import quote
 
 _NAMES = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|COOKIE|AUTH)S?(_|$)", re.I)
@@ -64,6 +65,18 @@ class Redactor:
             if between.search(text):
                 text = self._replaced_across(text, between)
         return text
+
+    def data(self, data: Any) -> Any:
+        """Return JSON data with every secret in its texts replaced; keys stay as they are."""
+        match data:
+            case str():
+                return self(data)
+            case dict():
+                return {key: self.data(value) for key, value in data.items()}
+            case list() | tuple():
+                return [self.data(value) for value in data]
+            case _:
+                return data
 
     def _replaced(self, text: str) -> str:
         if self._values:

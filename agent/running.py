@@ -176,13 +176,13 @@ class Running:
         self._stream.emit_anyway(self._ending(ended, round(budget.minutes, 2)))
 
     def _ending(self, ended: Ended, minutes: float) -> ev.RunEnded:
-        best = self._stream.state.best
+        best, detail = self._stream.state.best, self._redact(ended.detail)
         if best is None:
-            return ev.RunEnded(reason=ended.reason, detail=ended.detail, minutes=minutes)
+            return ev.RunEnded(reason=ended.reason, detail=detail, minutes=minutes)
         profile = best.verdict.profile
         return ev.RunEnded(
             reason=ended.reason,
-            detail=ended.detail,
+            detail=detail,
             best_attempt=best.attempt,
             best_reward=best.verdict.reward,
             best_speedup={name: asdict(gain) for name, gain in profile.speedup.items()} if profile else None,
@@ -329,7 +329,8 @@ class Running:
             self.stop(Ended(reason, str(error)))
 
     def _tell(self, error: WarpsmithError) -> None:
-        self._stream.emit_anyway(ev.ErrorEvent(what=error.what, where=error.where, next_step=error.next_step))
+        what, where, next_step = map(self._redact, (error.what, error.where, error.next_step))
+        self._stream.emit_anyway(ev.ErrorEvent(what=what, where=where, next_step=next_step))
 
 
 def _unanswered(messages: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:

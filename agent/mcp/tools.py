@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from agent.mcp.desk import Desk
 from agent.mcp.opened import OpenedTask
 from agent.mcp.ranking import rank_script
 from agent.prompt import kernel_rules
+from agent.redact import Redactor
 from agent.skills import Skills
 from agent.state import Judged
 from agent.tools.arguments import mismatch, settled
@@ -56,10 +58,13 @@ class ClientTools:
         self.cards = tuple(card for card in schemas.CARDS if on_gpu or card is not schemas.NCU)
         self._desk = desk
         self._skill = skill_tool(skills)
+        self._redact = Redactor(os.environ)
         self._main = skills.main.name if skills.main else ""
 
     async def call(self, name: str, arguments: Mapping[str, Any], client: str, say: Say) -> Answer:
         """Do what was called; what went wrong is an answer that is not ok, with what, where and the next step.
+
+        No answer holds a secret: a client's model reads it, and it goes to that model's provider.
 
         Args:
             name: The tool.
@@ -67,6 +72,10 @@ class ClientTools:
             client: Who asks, for the session's record.
             say: Told what is being done.
         """
+        answer = await self._answer(name, arguments, client, say)
+        return Answer(answer.ok, self._redact(answer.text), self._redact.data(answer.data))
+
+    async def _answer(self, name: str, arguments: Mapping[str, Any], client: str, say: Say) -> Answer:
         card = next((card for card in self.cards if card.name == name), None)
         if card is None:
             return Answer(False, f"There is no tool '{name}'. There are: {', '.join(c.name for c in self.cards)}.")

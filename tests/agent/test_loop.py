@@ -335,11 +335,18 @@ async def test_interrupting_a_tool_leaves_a_conversation_that_can_go_on(make):
 
 async def test_a_secret_never_reaches_the_conversation_nor_the_disk(make):
     secret = "a-very-secret-value"
-    call = Call("Bash", {"command": f"printf '{secret[:7]}%s\\n' '{secret[7:]}'"})
-    bench = make([Reply(calls=[call]), DONE], secrets={"SOME_API_KEY": secret})
+    say = f"printf '{secret[:7]}%s\\n' '{secret[7:]}'"
+    calls = [Call("Bash", {"command": command}) for command in (say, f"for n in $(seq 2000); do {say}; done")]
+    busy = Reply(status=503, error={"message": f"no room for {secret}"}, headers={"retry-after": "0"})
+    bench = make([busy, Reply(calls=calls), DONE], secrets={"SOME_API_KEY": secret})
     await bench.run()
-    assert "[redacted: SOME_API_KEY]" in bench.results[0]
-    assert secret not in json.dumps(bench.server.requests[1]["messages"][-1])
+    assert all("[redacted: SOME_API_KEY]" in result for result in bench.results)
+    assert secret not in json.dumps(bench.server.requests)
+    (retry,) = bench.events(ev.ModelRetry)
+    assert "no room for [redacted: SOME_API_KEY]" in retry.error
+    stored = [path for path in bench.stream.writer.folder.rglob("*") if path.is_file()]
+    assert any(path.parent.name == "blobs" for path in stored)
+    assert not [path for path in stored if secret.encode() in path.read_bytes()]
 
 
 async def test_the_whole_of_a_clipped_output_is_kept_as_a_blob(make):

@@ -25,6 +25,12 @@ def test_values_of_secret_variables_are_replaced_by_their_name_longest_first():
     assert redact("a value-of-the-openai-key, value-of.") == "a [redacted: OPENAI_API_KEY], [redacted: MY_TOKEN]."
 
 
+def test_data_is_searched_through_and_keeps_its_form():
+    data = {"cases": [{"ok": False, "max": 1.5, "reason": "got value-of-the-openai-key"}], "profile": None}
+    kept = {"cases": [{"ok": False, "max": 1.5, "reason": "got [redacted: OPENAI_API_KEY]"}], "profile": None}
+    assert Redactor(ENVIRONMENT).data(data) == kept
+
+
 def test_paths_short_values_and_innocent_names_stay():
     text = "/home/someone/.ssh/id_ed25519 short qwertz-layout /home/someone"
     assert Redactor(ENVIRONMENT)(text) == text

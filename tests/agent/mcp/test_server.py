@@ -24,7 +24,8 @@ pytestmark = pytest.mark.slow
 COMMAND = [sys.executable, "-P", "-c", "import sys; from warpsmith import main; sys.exit(main())", "mcp"]
 FILE = "kernels/shifted.cpp"
 TASK = {"target": "shifted.py:Shifted", "init": "256", "inputs": "torch.randn(32, 256)"}
-WRONG = KERNEL.replace("return 0;", "return 0")
+KEY = "hf_" + "aB3" * 10
+WRONG = KERNEL.replace("return 0;", "return 0") + f'\n#error "{KEY}"\n'
 ENDLESS = KERNEL.replace("return 0;", "for (volatile int turn = 0;; ++turn) {}")
 
 
@@ -106,6 +107,10 @@ async def cancel_what_never_ends(client, task, *, meanwhile):
     assert not other.is_error
     assert (other.structured_content["correct"], other.structured_content["reward"]) == (False, -1)
     assert f"{FILE}:13" in other.content[0].text
+    assert "[redacted: token]" in other.content[0].text
+    whole = await client.read_resource(other.structured_content["verdict"])
+    assert "[redacted: token]" in whole.contents[0].text
+    assert KEY not in f"{other} {whole}"
     call.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await call
