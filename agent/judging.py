@@ -53,10 +53,10 @@ class Judging:
     def __init__(self, session: Session, stream: Stream, on_fault: OnFault) -> None:
         self._session = session
         self._shared = SharedVerdicts(session)
+        self._redact = Redactor(os.environ)
         self._stream = stream
         self._on_fault = on_fault
         self._scratch = session.folder / "scratch"
-        self._redact = Redactor(os.environ)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="judge")
         self._judge: Judge | None = None
         self._opened: asyncio.Task[Judge] | None = None
@@ -133,13 +133,13 @@ class Judging:
     ) -> Judged:
         hashes = {path: self._stream.blob(content) for path, content in files.items()}
         number = len(self._stream.state.judged) + 1
+        told = self._redact.data(verdict.to_json())
         self._stream.emit(
             ev.Attempt(attempt=number, files=hashes, verdict=told, call_id=call_id, taken_from=taken_from)
         )
         return self._stream.state.judged[-1]
 
     async def landed(self, files: Mapping[str, bytes], form: Mapping[str, bytes]) -> Verdict:
-        told = self._redact.data(verdict.to_json())
         """Return a full verdict of an attempt's files as they land (``form``: see ``landed_form``); nothing is stored.
 
         Raises:
@@ -148,13 +148,13 @@ class Judging:
         verdict = await self._asked(
             files, lambda judge, folder, cancel: judge.check(folder, "full", cancel=cancel, landed=form)
         )
+        return Verdict.from_json(self._redact.data(verdict.to_json()))
 
     async def study(self, files: Mapping[str, bytes], look: Callable[[Study], T]) -> T:
         """Look at these files in a way that is no verdict; nothing is stored. Cancelling stops the judge, as in ``attempt``.
 
         Raises:
             UsageError: The files cannot be looked at so.
-        return Verdict.from_json(self._redact.data(verdict.to_json()))
             TaskError, EnvironmentFault: See ``attempt``.
         """
         return await self._asked(files, lambda judge, folder, cancel: judge.study(folder, look, cancel=cancel))
