@@ -48,6 +48,9 @@ class Judging:
 
     Args:
         on_fault: Told once when the judge cannot be opened: the task is unusable, or the environment at fault.
+
+    Attributes:
+        timed: Whether attempts are timed; where correctness alone earns something they are not.
     """
 
     def __init__(self, session: Session, stream: Stream, on_fault: OnFault) -> None:
@@ -56,6 +59,7 @@ class Judging:
         self._redact = Redactor(os.environ)
         self._stream = stream
         self._on_fault = on_fault
+        self.timed = session.settings.reward_tier != "correctness"
         self._scratch = session.folder / "scratch"
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="judge")
         self._judge: Judge | None = None
@@ -116,7 +120,9 @@ class Judging:
         ahead = await self._judged_ahead(files) if tier == "quick" else None
         if ahead is not None:
             return ahead
-        return await self._asked(files, lambda judge, folder, cancel: judge.check(folder, tier, cancel=cancel))
+        return await self._asked(
+            files, lambda judge, folder, cancel: judge.check(folder, tier, cancel=cancel, timed=self.timed)
+        )
 
     def _adopt(self, files: Mapping[str, bytes], known: SharedVerdict, call_id: str | None) -> Judged:
         """Store another session's verdict as that of an attempt here, and say whose it is."""
@@ -182,7 +188,7 @@ class Judging:
         wanted = self._session.settings.verdicts_ahead and self._fruitless < FRUITLESS
         if wanted and worth_judging(files, self._session.task.candidate_file, self._stream.state):
             before = self._listener(lambda stage: self._tell_stage_ahead(stage, unasked))
-            self._unasked = unasked = Unasked(files, before, self._listener(self._tell_stage))
+            self._unasked = unasked = Unasked(files, before, self._listener(self._tell_stage), timed=self.timed)
             unasked.task = asyncio.create_task(self._judge_unasked(unasked))
             unasked.task.add_done_callback(_failed)
 

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from agent import events as ev
 from agent.judging import Judging
+from agent.settings import RewardTier
 from agent.stream import Stream
-from sandbox.verdict import Tier
 
 MOST = 3
 """How many attempts are measured again at most: one that falls back makes another one the best."""
 
 
-async def measure_best_again(stream: Stream, judging: Judging, tier: Tier) -> None:
+async def measure_best_again(stream: Stream, judging: Judging, tier: RewardTier) -> None:
     """Judge the best attempt on fresh samples, if only a quick verdict says that it is the best.
 
-    With tier ``quick`` such a verdict is reward enough, and only one that was the best among several is measured again.
+    With tier ``quick`` such a verdict is reward enough, and only one that was the best among several is measured again. With
+    ``correctness`` there are no samples.
 
     Raises:
         TaskError, EnvironmentFault: Nothing could be judged.
     """
+    if tier == "correctness":
+        return
     again = None
     for _ in range(MOST):
         best = stream.state.best

@@ -210,7 +210,8 @@ class Running:
                 next_step="Set input_price_usd and output_price_usd (dollars a million tokens), or limit --tokens instead.",
             )
         self.judging.open()
-        self.judging.begin_original()
+        if self.judging.timed:
+            self.judging.begin_original()
         self._converse()
         self._ahead.begin()
         settings = self._session.settings

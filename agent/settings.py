@@ -12,14 +12,13 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import platformdirs
 
 from agent.permissions.modes import MODES
 from agent.permissions.rules import parse_rule
 from sandbox.errors import UsageError
-from sandbox.verdict import Tier
 
 PROJECT_FILE = "warpsmith.toml"
 _AT_LEAST = {
@@ -41,7 +40,8 @@ _OPTIONAL: Mapping[str, type] = {"temperature": float, "top_p": float, "seed": i
 """Empty, these are left to the provider."""
 _BOOLEANS = {"true": True, "yes": True, "1": True, "on": True, "false": False, "no": False, "0": False, "off": False}
 EFFORTS = ("", "none", "minimal", "low", "medium", "high", "xhigh", "max")
-REWARD_TIERS: tuple[Tier, ...] = ("full", "quick")
+RewardTier = Literal["full", "quick", "correctness"]
+REWARD_TIERS: tuple[RewardTier, ...] = get_args(RewardTier)
 JOINED = ("allow", "ask", "deny")
 """Lists to which every source adds, so that a project can forbid more and nothing can forbid less."""
 LIMITS = ("turn_limit", "token_limit", "cost_limit_usd", "time_limit_minutes")
@@ -100,9 +100,9 @@ class Settings:
     """Whether the agent is asked to compare earlier variants of its own before its next attempt."""
     verdicts_ahead: bool = True
     """Whether an edited workspace gets a quick verdict while the model thinks, which the agent's next Check takes."""
-    reward_tier: Tier = "full"
-    """What the best attempt of a run is measured by at its end: full, or quick, which then draws the three placements that a
-    reward of training takes."""
+    reward_tier: RewardTier = "full"
+    """What the best attempt of a run is measured by at its end: full; quick, which then draws the three placements that a
+    reward of training takes; or correctness, with which no attempt is timed, and what is correct earns 1."""
     context_tokens: int = 131_072
     """Context budget in tokens; the model's own limit wins if it is smaller."""
     device: str = "auto"

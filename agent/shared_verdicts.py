@@ -101,7 +101,8 @@ class SharedVerdicts:
 
     def _named(self, *what: str) -> Path:
         assert self._folder is not None  # whoever shares nothing names nothing
-        whole = (json.dumps(self._session.task.to_json(), sort_keys=True), judge_version(), *what)
+        task, tier = json.dumps(self._session.task.to_json(), sort_keys=True), self._session.settings.reward_tier
+        whole = (task, judge_version(), tier, *what)
         return self._folder / f"{hashlib.sha256(repr(whole).encode()).hexdigest()}.json"
 
 

@@ -25,6 +25,7 @@ class Unasked:
         files: The state.
         before: Told of the progress until then, and with what the judge came to if nobody has asked by its end.
         progress: Told of the progress from then on.
+        timed: Whether the verdict has times.
 
     Attributes:
         task: Returns the verdict; null where another session of the search has one.
@@ -32,10 +33,11 @@ class Unasked:
 
     task: asyncio.Task[Verdict | None]
 
-    def __init__(self, files: Mapping[str, bytes], before: Progress, progress: Progress) -> None:
+    def __init__(self, files: Mapping[str, bytes], before: Progress, progress: Progress, *, timed: bool) -> None:
         self.files = dict(files)
         self._before = before
         self._progress = progress
+        self._timed = timed
         self._asked = threading.Event()
         self._began = self._ended = 0.0
 
@@ -52,7 +54,7 @@ class Unasked:
         """Do it, in the judge's thread."""
         self._began = time.monotonic()
         try:
-            verdict = judge.check(folder, "quick", self._tell, cancel, asked=self._asked)
+            verdict = judge.check(folder, "quick", self._tell, cancel, asked=self._asked, timed=self._timed)
         finally:
             self._ended = time.monotonic()
         if not self._asked.is_set():

@@ -162,6 +162,8 @@ class Judge:
         cancel: threading.Event | None = None,
         landed: Mapping[str, bytes] | None = None,
         asked: threading.Event | None = None,
+        *,
+        timed: bool = True,
     ) -> Verdict:
         """Judge a candidate: build, guard, verify, profile; what comes later runs only if what came before passed.
 
@@ -174,6 +176,7 @@ class Judge:
                 lies in it. The workspace's form is what is built and read by the guard, this one is verified and timed.
             asked: Given where nobody has asked for this verdict yet, and set once somebody does. Until then the check ends as
                 if it were cancelled when somebody else waits for the device.
+            timed: Whether it is timed; where not, what is correct earns 1.
 
         Raises:
             UsageError: There is no such candidate.
@@ -184,7 +187,7 @@ class Judge:
         crew.pool.asked = asked
         try:
             with self._machine_blamed(cancel):
-                return self._check(files, tier, progress or self._progress, landed)
+                return self._check(files, tier, progress or self._progress, landed, timed=timed)
         finally:
             crew.pool.asked = None
 
@@ -254,7 +257,13 @@ class Judge:
             self._work = None
 
     def _check(
-        self, files: dict[str, bytes], tier: Tier, progress: Progress, landed: Mapping[str, bytes] | None
+        self,
+        files: dict[str, bytes],
+        tier: Tier,
+        progress: Progress,
+        landed: Mapping[str, bytes] | None,
+        *,
+        timed: bool,
     ) -> Verdict:
         crew, work = self._opened()
         form = None if landed is None else write_snapshot(dict(landed), work / "landed")
@@ -272,7 +281,7 @@ class Judge:
                 ahead=ahead if first else None,
             )
             try:
-                trial.run()
+                trial.run(timed=timed)
             except (Cancelled, InterruptedError):
                 trial.cancelled = True
             return trial

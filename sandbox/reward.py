@@ -17,6 +17,8 @@ def reward(
     verify: VerifyReport | None,
     profile: ProfileReport | None,
     disturbed: str = "",
+    *,
+    timed: bool = True,
 ) -> tuple[Reward | None, str]:
     """Return the reward and one sentence that names whose fault it is, or why it is what it is.
 
@@ -27,6 +29,7 @@ def reward(
         profile: As ``build``.
         disturbed: Why nothing could be judged; empty if it could. A profile that says it was disturbed earns nothing by
             its times, but a wrong answer stays wrong however busy the machine was.
+        timed: Whether times were asked for; where they were not, what is correct earns 1 and no more.
 
     Returns:
         -1 failed, 1 correct, 2 faster than eager, 3 faster than eager and torch.compile; None if it could not be judged.
@@ -38,8 +41,10 @@ def reward(
         return FAILED, failure
     if profile is not None and profile.disturbed:
         return None, f"The environment is at fault: {_ended(profile.disturbed)}"
-    if build is None or guard is None or verify is None or profile is None:
+    if build is None or guard is None or verify is None or (profile is None and timed):
         return None, "The environment is at fault: the candidate could not be judged to the end."
+    if profile is None:
+        return CORRECT, "Correct; it was not timed, because correctness alone was asked for."
     return _by_time(profile)
 
 

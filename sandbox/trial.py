@@ -106,16 +106,17 @@ class Trial:
         self._times = False
         self.cancelled = False
 
-    def run(self) -> None:
-        """Run part after part, until one fails.
+    def run(self, *, timed: bool = True) -> None:
+        """Run part after part, until one fails; the last is timing, where that is asked for.
 
         Raises:
             ProcessLost: A process of the judge's ended, or the worker was killed and may be forgiven.
             TransportFailed: The worker says that it cannot use shared memory, and may be right.
         """
-        self._times = True
+        self._times = timed
+        timing = [self._run_profile] if timed else []
         try:
-            for part in (self._run_build, self._run_guard, self._run_verify, self._run_forms, self._run_profile):
+            for part in (self._run_build, self._run_guard, self._run_verify, self._run_forms, *timing):
                 if not part():
                     return
             self._time_forms()
@@ -135,7 +136,7 @@ class Trial:
 
     def verdict(self, task: TaskIdentity, sha256: str, environment: Mapping[str, Any]) -> Verdict:
         """Return what was found, with its reward."""
-        earned, reason = reward(self._build, self._guard, self._verify, self._profile)
+        earned, reason = reward(self._build, self._guard, self._verify, self._profile, timed=self._times)
         waited = self._crew.pool.waited - self._waited
         if self.cancelled:
             earned, reason = None, "The check was interrupted before it was finished."

@@ -98,7 +98,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--reward-tier",
         choices=REWARD_TIERS,
         default="full",
-        help="the verdict that a session is rewarded by; a quick one then draws three placements (default: %(default)s)",
+        help="the verdict that a session is rewarded by: full; quick, which then draws three placements; or correctness: nothing "
+        "is timed, what is right earns 1 and all else -1, also on a busy machine (default: %(default)s)",
     )
     group.add_argument("--judge-device", default="", help="where candidates are judged (default: where the policy is)")
     group.add_argument(

@@ -44,6 +44,7 @@ def stream(tmp_path):
         ("full", ["slow"], [("slow", "full", False)]),
         ("full", ["slow", "lucky"], [("lucky", "full", False), ("slow", "full", False)]),
         ("quick", ["slow"], []),
+        ("correctness", ["slow", "lucky"], []),
         ("quick", ["slow", "lucky"], [("lucky", "quick", True), ("slow", "quick", True)]),
     ],
 )

@@ -53,7 +53,7 @@ def test_settings_survive_json() -> None:
         ("temperature = -1", "must be at least 0"),
         ('top_p = "much"', "must be a float"),
         ('reasoning_effort = "some"', "one of none, minimal, low"),
-        ('reward_tier = "slow"', "one of full, quick"),
+        ('reward_tier = "slow"', "one of full, quick, correctness"),
         ("model = ", "does not parse"),
     ],
 )

@@ -182,6 +182,12 @@ def test_nothing_could_be_judged(parts, disturbed, told) -> None:
     assert told in reason
 
 
+def test_what_nobody_wanted_timed_earns_by_its_correctness_alone() -> None:
+    assert reward(BUILT, GUARDED, VERIFIED, None, timed=False)[0] == 1
+    assert reward(BUILT, GUARDED, VerifyReport(False), None, timed=False)[0] == -1
+    assert reward(BUILT, GUARDED, None, None, timed=False)[0] is None
+
+
 def test_a_wrong_answer_stays_wrong_however_busy_the_machine_was() -> None:
     wrong = VerifyReport(False, (VerifyCase("a timed call", False, 1.0, 1.0, "it is off"),))
     assert reward(BUILT, GUARDED, wrong, profiled("other programs kept the CPU busy"))[0] == -1

@@ -16,7 +16,7 @@ from agent.exports.evidence import decided
 from agent.exports.trajectory import Trajectory
 from agent.state import Judged, SessionState
 from agent.store import encode
-from sandbox.reward import BEATS_COMPILE, FAILED, reward
+from sandbox.reward import BEATS_COMPILE, CORRECT, FAILED, reward
 from sandbox.verdict import Verdict
 
 LANDED = 0.5
@@ -76,7 +76,8 @@ def rewarded(verdict: Verdict) -> Verdict:
         return verdict
     if not _readable(verdict):
         return replace(verdict, reward=None, reason="What was measured cannot be read.")
-    again, reason = reward(verdict.build, verdict.guard, verdict.verify, verdict.profile)
+    parts = (verdict.build, verdict.guard, verdict.verify, verdict.profile)
+    again, reason = reward(*parts, timed=not _by_correctness(verdict))
     return replace(verdict, reward=again, reason=reason)
 
 
@@ -111,7 +112,9 @@ def _decision(state: SessionState, best: Judged | None) -> tuple[float, str]:
 def _tier(state: SessionState, best: Judged | None) -> str:
     """Return the tier that the reward comes from; empty where nothing was judged."""
     last = best or (state.judged[-1] if state.judged else None)
-    return last.verdict.tier if last else ""
+    if last is None:
+        return ""
+    return "correctness" if _by_correctness(last.verdict) else last.verdict.tier
 
 
 def _placements(best: Judged | None) -> int:
@@ -120,7 +123,14 @@ def _placements(best: Judged | None) -> int:
 
 
 def _unsure(best: Judged | None) -> bool:
-    return best is not None and best.verdict.tier == "quick" and _placements(best) < TRUSTED_PLACEMENTS
+    if best is None or best.verdict.tier != "quick" or _by_correctness(best.verdict):
+        return False
+    return _placements(best) < TRUSTED_PLACEMENTS
+
+
+def _by_correctness(verdict: Verdict) -> bool:
+    """Whether what is right earned its reward by that alone: nobody asked for times."""
+    return verdict.profile is None and verdict.reward == CORRECT
 
 
 def _stored(trajectory: Trajectory, best: Judged | None) -> int | None:

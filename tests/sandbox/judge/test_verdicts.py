@@ -57,6 +57,13 @@ def test_a_file_alone_is_judged_with_the_kernels_beside_it(judge: Judge, candida
     assert judge.check(candidate() / "model_new.py").correct
 
 
+def test_what_nobody_wants_timed_is_right_or_wrong_and_nothing_else(judge: Judge, candidate: Write) -> None:
+    verdict = judge.check(candidate(), "full", timed=False)
+    assert verdict.correct, verdict.reason
+    assert (verdict.reward, verdict.profile, verdict.seconds.profile) == (1, None, 0.0)
+    assert {"large inputs", "tiny inputs"} <= {case.name for case in verdict.verify.cases}
+
+
 def test_a_wrong_answer_is_not_timed(judge: Judge, candidate: Write) -> None:
     verdict = judge.check(candidate(kernel().replace("? value : 0", "? value : 0.001f * value")))
     assert_rejected(verdict, "The candidate is at fault", "fresh inputs 1")

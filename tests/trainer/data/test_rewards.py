@@ -187,3 +187,11 @@ def test_a_quick_verdict_is_relied_on_from_three_placements_on(tmp_path: Path) -
         story.checked(replace(verdict, profile=profile))
         won = of(story, tmp_path / str(placements))
         assert (won.reward, won.components["placements"], won.why) == (3, placements, why)
+
+
+def test_correctness_alone_is_a_reward_to_rely_on_and_told_as_such(tmp_path: Path) -> None:
+    story = Story()
+    story.checked(replace(make_verdict(reward=1), profile=None))
+    won = of(story, tmp_path)
+    assert (won.reward, won.why, won.components["tier"]) == (1, "", "correctness")
+    assert remade(json.loads(json.dumps(won.components))) == 1
