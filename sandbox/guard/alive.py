@@ -44,7 +44,9 @@ _WATCHED = {
 _WATCHED_ON_GPU = {"late": "late-write", "foreign": "delegation", "idle": "no-launch"}
 """What is found of each built-in cheat of ``warpsmith_harness.prove``."""
 
-_POISON = {0xFF, 0xFE}
+_NAN_BYTES = {0xFF, 0xFE}
+_NUMBER_BYTES = set(range(0x21, 0x7C))
+"""What the harness's ``poison`` fills with, in its two turns."""
 _PATIENCE = 60.0
 _PROVEN: dict[tuple[str, bool, str], int] = {}
 _BATCHES = 16
@@ -99,14 +101,10 @@ def _watching(worker: Worker, on_gpu: bool) -> Iterator[str]:
             told = ", ".join(rules) or "nothing"
             raise dead(rule or "of running candidates", f"of a built-in candidate that {cheat} it found {told}")
         yield from filter(None, (rule,))
-    if not all(map(_is_poison, found["untouched"]["read"])):
+    nan, numbers = ({*bytes.fromhex(read)} for read in found["untouched"]["read"])
+    if not (len(nan) == 1 and nan <= _NAN_BYTES and numbers <= _NUMBER_BYTES):
         raise dead("poisoned-memory", "memory that nobody wrote to is handed to candidates as it was")
     yield "poisoned-memory"
-
-
-def _is_poison(read: str) -> bool:
-    found = set(bytes.fromhex(read))
-    return len(found) == 1 and found <= _POISON
 
 
 def _sealed(worker: Worker) -> Iterator[str]:

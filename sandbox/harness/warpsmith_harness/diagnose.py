@@ -7,10 +7,10 @@ from typing import Optional
 
 import torch
 
+from warpsmith_harness.poison import C_LIBRARY_BYTE
+
 _EXAMINED = 1 << 26
 _LOW_PRECISION = 2e-2
-_OF_THE_C_LIBRARY = 0xFE
-"""The byte with which a worker lets ``malloc`` fill what it hands out (``watch.poisoned_memory``)."""
 
 
 def diagnose(got: torch.Tensor, wanted: torch.Tensor, wrong: torch.Tensor, allowed: float, scale: float = 0.0) -> str:
@@ -56,7 +56,7 @@ def _sentence(found: str, where: str) -> str:
 
 def _is_poison(bad: torch.Tensor) -> bool:
     """Whether values are those of poisoned memory: NaN, all bits set, the largest integer, or the C library's filling."""
-    if bool((bad.contiguous().view(torch.uint8) == _OF_THE_C_LIBRARY).all()):
+    if bool((bad.contiguous().view(torch.uint8) == C_LIBRARY_BYTE).all()):
         return True
     if bad.is_floating_point() or bad.is_complex():
         return bool(torch.isnan(bad).all())

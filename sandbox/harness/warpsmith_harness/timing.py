@@ -15,6 +15,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 import torch
 
 from warpsmith_harness import values
+from warpsmith_harness.poison import Poison
 from warpsmith_harness.transport import copy_bytes, span
 
 Call = Callable[..., Any]
@@ -112,11 +113,11 @@ def _as_it_is(tensor: torch.Tensor) -> torch.Tensor:
     return values.clone_like(tensor)
 
 
-def _overwrite(sizes: List[int]) -> None:
-    """Leave poison in the host's memory that is handed out next; on one thread, as all that surrounds a call."""
+def _overwrite(sizes: List[int], byte: int) -> None:
+    """Leave a byte in the host's memory that is handed out next; on one thread, as all that surrounds a call."""
     blocks = [torch.empty(size, dtype=torch.uint8) for size in sizes]
     for block, size in zip(blocks, sizes):
-        ctypes.memset(block.data_ptr(), 0xFF, size)
+        ctypes.memset(block.data_ptr(), byte, size)
 
 
 def keep_freed_memory() -> None:
@@ -197,6 +198,7 @@ class CpuStopwatch(Stopwatch):
 
     def __init__(self) -> None:
         keep_freed_memory()
+        self._poison = Poison()
         self._flush = (ctypes.c_char * _CPU_FLUSH_BYTES)()
         self._byte = 0
 
@@ -224,7 +226,8 @@ class CpuStopwatch(Stopwatch):
                 kept = output
             sizes = _sizes(output)
             del output
-            _overwrite(sizes)
+            self._poison.turn()
+            _overwrite(sizes, self._poison.byte)
         return times, kept
 
     def latency(self, call: Call, arena: Arena, turns: Sequence[Turn]) -> List[float]:
@@ -243,6 +246,7 @@ class CudaStopwatch(Stopwatch):
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
+        self._poison = Poison()
         size = 2 * getattr(torch.cuda.get_device_properties(device), "L2_cache_size", 64 * 1024 * 1024)
         self._others = torch.zeros(size // 4, dtype=torch.float32, device=device)
         self._sum = torch.zeros((), dtype=torch.float32, device=device)
@@ -272,7 +276,8 @@ class CudaStopwatch(Stopwatch):
                 kept = seen
             sizes = _sizes(output)
             del output
-            values.poison_memory(sizes, self._device)
+            self._poison.turn()
+            self._poison.leave(sizes, self._device)
         return times, kept
 
     def _queue(

@@ -15,7 +15,6 @@ from torch import nn
 from warpsmith_harness.seeds import generator
 
 _PLAIN = (bool, int, float, str, type(None))
-_POISON_BYTE = 0xFF
 _TURNED_SHARE = 0.25
 _CHECKSUM_WORDS = 1 << 20
 _PIECE = 1 << 24
@@ -271,20 +270,6 @@ def checksum(tensor: torch.Tensor) -> int:
         mixed = words ^ (words >> 29)
         total = total * _odd(index) + int((mixed * weights[: words.numel()]).sum())
     return total % 2**64
-
-
-def poison(tensors: Sequence[torch.Tensor]) -> None:
-    """Fill tensors with 0xFF bytes in place: NaN in every floating dtype, -1 in signed integers."""
-    for tensor in tensors:
-        span = memory(tensor.detach())
-        raw = torch.view_as_real(span) if span.is_complex() else span
-        raw.view(torch.uint8).fill_(_POISON_BYTE)
-
-
-def poison_memory(sizes: Sequence[int], device: torch.device) -> None:
-    """Leave poison in the memory an allocator hands out next: take blocks of these bytes, fill them, free them."""
-    blocks = [torch.empty(size, dtype=torch.uint8, device=device) for size in sizes]
-    poison(blocks)
 
 
 @contextlib.contextmanager

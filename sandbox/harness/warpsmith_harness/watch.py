@@ -22,6 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from warpsmith_harness import values
 from warpsmith_harness.fences import Fences
 from warpsmith_harness.gate import Gate
+from warpsmith_harness.poison import Poison
 from warpsmith_harness.products import telling_products
 from warpsmith_harness.questions import same_bits
 from warpsmith_harness.transport import span
@@ -69,20 +70,22 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 _HELD_BYTES = 512 * 1024 * 1024
 _LARGE_BYTES = 256 * 1024 * 1024
 """Above this nothing is kept twice: the device may have no room for it."""
-_M_PERTURB = -6
-_PERTURBED = 1
 
 
 class OperatorWatch(TorchDispatchMode):
     """Counts the operators that compute, and poisons whatever is allocated.
+
+    Args:
+        poison: What with.
 
     Attributes:
         computed: How often each operator beyond allocation, views and copies was called.
         fences: Around what is allocated.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, poison: Poison) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
+        self._poison = poison
         self.computed: Dict[str, int] = {}
         self.fences = Fences()
 
@@ -96,7 +99,7 @@ class OperatorWatch(TorchDispatchMode):
         name = func._schema.name
         if name in ALLOCATIONS:
             result = self.fences.around(result)
-            values.poison([result])
+            self._poison.fill([result])
         elif name in _RESHAPED:
             self.fences.take_down()
         elif name not in ARRANGEMENTS and not _is_view(func):
@@ -123,6 +126,7 @@ def call_watched(
     device: torch.device,
     inputs: Sequence[torch.Tensor],
     sizes: Sequence[int],
+    poison: Poison,
     watch: Optional[OperatorWatch],
 ) -> Tuple[List[torch.Tensor], Any, List[Finding]]:
     """Call the candidate in poisoned memory; return its output, flattened, and what was found.
@@ -131,7 +135,7 @@ def call_watched(
     the same stream: what differs once the device is idle was written late.
     """
     gate = Gate(inputs, device)
-    with poisoned_memory(sizes, device):
+    with poison.handed_out(sizes, device):
         gate.close()
         if watch is not None:
             with watch, telling_products():
@@ -159,30 +163,6 @@ def _remembered(tensor: torch.Tensor) -> Union[torch.Tensor, int]:
 
 def _as_remembered(then: Union[torch.Tensor, int], now: torch.Tensor) -> bool:
     return fingerprint(now) == then if isinstance(then, int) else same_bits(then, now)
-
-
-class poisoned_memory:  # noqa: N801  # used like a function
-    """Fill the memory that allocators hand out next with what no honest answer holds."""
-
-    def __init__(self, sizes: Sequence[int], device: torch.device) -> None:
-        self._sizes = sizes
-        self._device = device
-
-    def __enter__(self) -> None:
-        if self._device.type == "cuda":
-            twice = [size for size in self._sizes if size <= _LARGE_BYTES]
-            values.poison_memory([*self._sizes, *twice], self._device)
-        else:
-            _perturb(_PERTURBED)
-
-    def __exit__(self, *_: object) -> None:
-        if self._device.type != "cuda":
-            _perturb(0)
-
-
-def _perturb(byte: int) -> None:
-    """Make the C library fill what it allocates with the complement of a byte; 0 stops it."""
-    ctypes.CDLL(None).mallopt(_M_PERTURB, byte)
 
 
 def fingerprint(tensor: torch.Tensor) -> int:
@@ -253,10 +233,12 @@ class Guards:
 
     Attributes:
         launches: What the names of operators begin with that launch the candidate's own kernels; none before it lands.
+        poison: In the memory that a call gets; a new turn with each.
     """
 
     def __init__(self, device: torch.device, policy: str) -> None:
         self.launches: Tuple[str, ...] = ()
+        self.poison = Poison()
         self._device = device
         self._policy = policy
         self._held = HeldOutputs(_HELD_BYTES)
@@ -283,8 +265,9 @@ class Guards:
             operators: Whether to count what torch computes.
         """
         sums = Checksums(given)
-        watch = OperatorWatch() if operators else None
-        outputs, structure, found = call_watched(call, self._device, inputs, sizes, watch)
+        self.poison.turn()
+        watch = OperatorWatch(self.poison) if operators else None
+        outputs, structure, found = call_watched(call, self._device, inputs, sizes, self.poison, watch)
         found += mutation(sums.changed()) + self.lasting()
         computed = watch.computed.items() if watch else ()
         found += delegation({n: count for n, count in computed if not n.startswith(self.launches)}, self._policy)

@@ -51,7 +51,7 @@ from warpsmith_harness.transport import (
     unpack,
     views,
 )
-from warpsmith_harness.watch import Checksums, Finding, Guards, beyond, mutation, not_plain, poisoned_memory
+from warpsmith_harness.watch import Checksums, Finding, Guards, beyond, mutation, not_plain
 
 
 class Worker:
@@ -219,7 +219,8 @@ class Worker:
         staged = [asked for asked in self._staged for _ in range(request["times"])]
         inputs = {f"input {i} of call {n}": t for n, each in enumerate(staged) for i, t in enumerate(each.tensors)}
         sums = Checksums({**inputs, **state(self._candidate)})
-        with torch.no_grad(), poisoned_memory(request["sizes"], self._task.device):
+        self._guards.poison.turn()
+        with torch.no_grad(), self._guards.poison.handed_out(request["sizes"], self._task.device):
             results = [self._call(asked.args, asked.kwargs) for asked in staged]
         if self._task.device.type == "cuda":
             torch.cuda.synchronize(self._task.device)

@@ -40,7 +40,16 @@ delegation = _dying("delegation", delegation, list)
 changed_settings = _dying("global-state", changed_settings, list)
 beyond = _dying("beyond", beyond, list)
 HeldOutputs.findings = _dying("reused-output", HeldOutputs.findings, list)
-_perturb = _dying("poisoned-memory", _perturb, lambda: None)
+""",
+    "poison.py": """
+
+import os as _os
+
+_whole_perturb = perturb
+
+def perturb(byte):
+    if _os.environ.get("TORCH_DEAD_GUARD") != "poisoned-memory":
+        _whole_perturb(byte)
 """,
     "seal.py": """
 

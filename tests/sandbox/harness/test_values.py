@@ -285,30 +285,10 @@ class TestChecksum:
         assert values.checksum(large) != first
 
 
-class TestPoison:
-    @pytest.mark.parametrize("dtype", [*FLOATS, torch.complex64, torch.float8_e4m3fn, torch.float8_e5m2])
-    def test_floats_become_nan(self, dtype) -> None:
-        tensor = torch.zeros(7, dtype=dtype)
-        values.poison([tensor])
-        assert torch.isnan(tensor.to(torch.complex64 if dtype.is_complex else torch.float32)).all()
-
-    def test_integers_become_minus_one(self) -> None:
-        tensor = torch.zeros(7, dtype=torch.int32)
-        values.poison([tensor])
-        assert (tensor == -1).all()
-
-    def test_strided_view_stays_a_view(self) -> None:
-        base = torch.zeros(4, 6)
-        values.poison([base[:, 2]])
-        assert torch.isnan(base[:, 2]).all()
-
-    def test_allocations(self) -> None:
-        with values.poisoned_allocations():
-            floats, integers = torch.empty(5), torch.empty_like(torch.zeros(3, dtype=torch.int64))
-            assert not torch.isnan(torch.zeros(5)).any()
-        assert torch.isnan(floats).all()
-        assert (integers == torch.iinfo(torch.int64).max).all()
-        assert not torch.are_deterministic_algorithms_enabled()
-
-    def test_freed_memory(self) -> None:
-        values.poison_memory([64, 4096], torch.device("cpu"))
+def test_allocations_are_poisoned() -> None:
+    with values.poisoned_allocations():
+        floats, integers = torch.empty(5), torch.empty_like(torch.zeros(3, dtype=torch.int64))
+        assert not torch.isnan(torch.zeros(5)).any()
+    assert torch.isnan(floats).all()
+    assert (integers == torch.iinfo(torch.int64).max).all()
+    assert not torch.are_deterministic_algorithms_enabled()
