@@ -73,8 +73,11 @@ class Loader:
             self._triton = make_folders(work / "compiler", written(work) / "triton", self._crew.variables.programs)
 
     def begin_workers(self, count: int) -> None:
-        """Let so many workers of the placements to come be on their way; none of them has the candidate yet."""
-        if count > len(self._ready):
+        """Let so many workers of the placements to come be on their way; none of them has the candidate yet.
+
+        Not those of a candidate that keeps an extension of its own: its folder belongs to one worker's user at a time.
+        """
+        if self._extensions is None and count > len(self._ready):
             self._ready += self._crew.begin_workers(count - len(self._ready), *self._given(None))
 
     def make_ready(self, count: int) -> None:

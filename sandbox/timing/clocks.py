@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sandbox.timing.cpu_watch import busiest_us
 
@@ -40,6 +40,11 @@ def plan_burst(claimed_us: float, host_us: float, on_gpu: bool) -> BurstPlan:
     few = max(1, more // 4)
     fill = min(_LONGEST_FILL_US, 1.5 * host_us * (few + more) + 300.0) if on_gpu else 0.0
     return BurstPlan(few, few + more, fill)
+
+
+def more_patient(plan: BurstPlan) -> BurstPlan:
+    """Return bursts behind twice the waiting: a host that others keep busy needs longer to queue what the device runs."""
+    return replace(plan, fill_us=min(_LONGEST_FILL_US, 2 * plan.fill_us))
 
 
 def contradicts(claimed_us: float, plan: BurstPlan, measured_us: float) -> bool:

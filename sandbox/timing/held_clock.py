@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from statistics import fmean, median
 
-from sandbox.timing.clocks import BurstPlan, contradicts, measure, plan_burst
+from sandbox.timing.clocks import BurstPlan, contradicts, measure, more_patient, plan_burst
 
 CONTRADICTIONS = 8
 """So often the clock must have contradicted, and every time, before the worker is not believed."""
@@ -49,6 +49,8 @@ class HeldClock:
     def check(self, claimed: list[float], host_us: float) -> None:
         """Take a burst, and hold what the worker just said against it.
 
+        The next one after a contradiction waits longer, for it may have measured the host that queues the calls.
+
         Args:
             claimed: Microseconds of the calls that it just made.
             host_us: How long its host needs to queue one.
@@ -57,7 +59,10 @@ class HeldClock:
             self._plan = plan_burst(median(claimed), host_us, self._queued)
         measured = measure(self._plan, self._burst, self._ran)
         said = fmean(claimed)
-        self._checks.append((said, measured) if contradicts(said, self._plan, measured) else None)
+        contradicted = contradicts(said, self._plan, measured)
+        self._checks.append((said, measured) if contradicted else None)
+        if contradicted:
+            self._plan = more_patient(self._plan)
 
     def forget_since(self, count: int) -> None:
         """Forget the checks after the first ``count``: what was disturbed proves nothing."""
