@@ -72,6 +72,23 @@ def contrast_of(
     return Contrast((slower.attempt, faster.attempt), _text(slower, faster, files(slower.files), files(faster.files)))
 
 
+def gained_after(judged: Sequence[Judged], shown: Sequence[tuple[int, ...]]) -> list[bool]:
+    """Return for each comparison that new code was judged after whether that was faster than all before it.
+
+    Args:
+        judged: The session's attempts, in order.
+        shown: Numbers of the attempts that were compared, of each comparison; the later one was the last attempt then.
+    """
+    gained = []
+    for pair in shown:
+        before = [each for each in judged if each.attempt <= max(pair)]
+        known = {_source(each) for each in before}
+        new = next((each for each in judged[len(before) :] if _source(each) not in known), None)
+        if new is not None:
+            gained.append(best_of([*before, new]) is new)
+    return gained
+
+
 def _buckets(scored: Iterable[Judged]) -> list[list[Judged]]:
     """Return variants in buckets of about equal speed, the fastest first."""
     buckets: list[list[Judged]] = []

@@ -18,7 +18,7 @@ from typing import Literal
 from agent import commands as cmd
 from agent import events as ev
 from agent.events import EndReason
-from agent.outcome import best_line, landed_lines, next_line, spent_lines, unproven
+from agent.outcome import best_line, compared_line, landed_lines, next_line, spent_lines, unproven
 from agent.session import create_session, engine_command, read_state
 from agent.settings import Settings
 from agent.state import SessionState
@@ -131,7 +131,7 @@ def summary(state: SessionState, ended: ev.RunEnded, folder: Path, *, unlanded: 
     """Return the result of a run in a few lines; ``unlanded`` says why nothing landed that was to."""
     lines = [f"ended: {ended.reason}{f' ({ended.detail})' if ended.detail else ''}"]
     lines += [best_line(state), *([ended.workspace] if ended.workspace else []), *spent_lines(state, ended.minutes)]
-    lines += landed_lines(state)
+    lines += [*filter(None, [compared_line(state)]), *landed_lines(state)]
     if unlanded:
         lines.append(f"not landed: {unlanded}")
     lines += [f"session: {folder}", next_line(state, folder)]
@@ -180,6 +180,8 @@ def narration(event: ev.Event) -> str:
             return f"[{turn}] {message['content'].strip()}"
         case ev.ModelRetry(error=error, wait_seconds=seconds):
             return f"{error} Asking again in {seconds:.0f} s."
+        case ev.UserMessage(origin="contrast", attempts=pair):
+            return f"  asked to compare attempts {' and '.join(map(str, pair))}"
         case ev.ToolStarted(name=name, arguments=arguments):
             about = next((str(value).strip().splitlines()[0] for value in arguments.values() if str(value).strip()), "")
             return f"  {name} {about[:100]}".rstrip()

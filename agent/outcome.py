@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from agent.budget import Spent
+from agent.contrast import gained_after
 from agent.events import EndReason
 from agent.landing.standing import is_gone
 from agent.session import is_open, open_session
@@ -46,6 +47,18 @@ def spent_lines(state: SessionState, minutes: float | None) -> list[str]:
             f"{vain:.1f} s in vain"
         )
     return lines
+
+
+def compared_line(state: SessionState) -> str:
+    """Return how often earlier variants were compared, and what came of it; empty where they never were."""
+    if not state.contrasted:
+        return ""
+    gained = gained_after(state.judged, state.contrasted)
+    came = f"{sum(gained)} of the {len(gained)} attempts that followed became the best so far"
+    times = len(state.contrasted)
+    return (
+        f"variants compared {times} time{'s' * (times > 1)}: {came if gained else 'no other code was judged after it'}"
+    )
 
 
 def _tokens(spent: Spent, limit: int) -> str:

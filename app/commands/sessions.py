@@ -21,7 +21,7 @@ from pathlib import Path
 
 from agent import events as ev
 from agent.context.prompts import prompt_of
-from agent.outcome import best_line, next_line, spent_lines
+from agent.outcome import best_line, compared_line, next_line, spent_lines
 from agent.session import SessionSummary, change_settings, find_session, list_sessions, open_session, prune, summarise
 from agent.state import SessionState
 from agent.store import StoredEvent, read_events
@@ -114,7 +114,8 @@ def show(options: argparse.Namespace) -> ExitCode:
         state.apply(event.event)
         if text := _line(event.event, module):
             print(f"{time.strftime('%H:%M:%S', time.localtime(event.time))}  {text}")
-    print("\n".join([best_line(state), *spent_lines(state, _minutes(stored)), next_line(state, folder)]))
+    told = [best_line(state), *spent_lines(state, _minutes(stored)), compared_line(state), next_line(state, folder)]
+    print("\n".join(filter(None, told)))
     return ExitCode.OK
 
 
@@ -217,6 +218,8 @@ def _line(event: ev.Event, module: str) -> str:
             calls = [call["function"]["name"] for call in message.get("tool_calls") or []]
             first = (message.get("content") or "").strip().partition("\n")[0]
             return f"turn {turn}  {first} {' '.join(f'[{name}]' for name in calls)}".rstrip()
+        case ev.UserMessage(origin="contrast", attempts=pair):
+            return f"asked to compare attempts {' and '.join(map(str, pair))}"
         case ev.HunkRejected(file=file, reason=reason):
             return f"rejected a hunk of {file}: {reason or 'no reason given'}"
         case ev.HunkAccepted(file=file):

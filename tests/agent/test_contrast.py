@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from agent.contrast import contrast_of
+from agent.contrast import contrast_of, gained_after
 from agent.state import Judged
 from tests.agent.support import make_verdict
 
@@ -84,6 +84,13 @@ def test_each_verdict_is_compared_once_and_the_same_sources_never_again() -> Non
     again = judged(4, 1.9, source_sha256="source 2")
     assert contrast(*attempts, again, shown=((2, 3),)) is None
     assert contrast(*attempts, again) is not None
+
+
+def test_what_came_of_a_comparison_is_whether_the_next_code_was_the_best_so_far() -> None:
+    again = judged(4, 2.2, source_sha256="source 2")
+    attempts = [judged(1, 1.2), judged(2, 2.0), judged(3, 3.0), again, judged(5, 2.5)]
+    assert gained_after(attempts, [(1, 2), (2, 3)]) == [True, False]
+    assert gained_after(attempts[:4], [(2, 3)]) == []
 
 
 def test_code_that_is_long_is_cut_at_a_line() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import time
+from dataclasses import replace
 
 import psutil
 import pytest
@@ -214,6 +215,22 @@ def test_the_developer_is_told_when_the_workspace_is_not_the_best_attempt(tmp_pa
     assert end_of(folder).workspace == said
     resume(folder)
     assert end_of(folder).workspace == ""
+
+
+@pytest.mark.parametrize("changes", [{}, {"contrast": False}], ids=["by default", "switched off"])
+def test_variants_are_compared_by_default_and_what_came_of_it_is_told(tmp_path, capsys, changes):
+    with OpenAIServer([Reply(text="It is memory bound; there is nothing to gain.")]) as server:
+        folder = with_an_attempt(tmp_path, "openai/test", api_base=server.base_url, **changes)
+        slower = replace(make_verdict(tier="full", ratio=1.2), source_sha256="another")
+        writer = SessionWriter(folder)
+        writer.append(ev.Attempt(attempt=2, files={"kernels/a.cpp": writer.blob(b"")}, verdict=slower.to_json()))
+        writer.close()
+        assert resume(folder) == ExitCode.OK
+    asked = not changes
+    assert ("compare two of your own variants" in server.requests[0]["messages"][-1]["content"]) == asked
+    out, err = capsys.readouterr()
+    assert ("asked to compare attempts 2 and 1" in err) == asked
+    assert ("variants compared 1 time: no other code was judged after it" in out) == asked
 
 
 def test_a_fault_of_the_last_measurement_does_not_replace_why_the_run_ended(tmp_path, capsys):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 
 import pytest
@@ -158,7 +159,10 @@ async def test_two_hundred_turns_stay_in_the_budget_and_keep_what_must_be_kept_o
     for event in stored:
         if isinstance(event, ev.ModelTurn):
             request = next(sent)
-            assert (request["messages"], request["tools"]) == (state.messages, state.tools)
+            sent_text, made_text = (
+                json.dumps(each) for each in (request, {**request, "messages": state.messages, "tools": state.tools})
+            )
+            assert sent_text == made_text  # byte by byte, the order of keys included
             assert event.prompt_sha256 == state.prompt_sha256
             assert event.usage["input_tokens"] <= BUDGET
             assert_paired(request["messages"])
