@@ -131,6 +131,8 @@ def update(learner: Learner, episodes: Sequence[Episode]) -> dict[str, float | N
 
         reference = learner.reference_logprobs(batch) if recipe.kl else None
         signal = Signal(old, advantages(batch, values, recipe, variance), importance, reference)
+        if recipe.whiten:
+            signal = whitened(signal, batch, kept)
         improve(learner, batch, signal, kept, numbers)
         measure_move(learner, batch, signal, numbers)
     return numbers
@@ -192,18 +194,20 @@ def advantages(batch: Batch, values: Tensor, recipe: Recipe, variance: float | N
     return estimates(batch, values, recipe.gamma, lams)[0]
 
 
+def whitened(signal: Signal, batch: Batch, kept: Sequence[int]) -> Signal:
+    """Return the signal with advantages of mean 0 and variance 1 over the actions of the episodes that are learnt from."""
+    whole = torch.zeros(len(batch.episodes), dtype=torch.bool)
+    whole[list(kept)] = True
+    moments = Moments.of(signal.advantages[batch.spread(whole)])
+    return replace(signal, advantages=whiten(signal.advantages, moments))
+
+
 def improve(
     learner: Learner, batch: Batch, signal: Signal, kept: Sequence[int], numbers: dict[str, float | None]
 ) -> None:
     """Take the policy's steps: as many as epochs times minibatches."""
     recipe = learner.recipe
     losses, norms = [], []
-    whole = torch.zeros(len(batch.episodes), dtype=torch.bool)
-    whole[list(kept)] = True
-    counted = batch.spread(whole)
-    if recipe.whiten:
-        moments = Moments.of(signal.advantages[counted])
-        signal = replace(signal, advantages=whiten(signal.advantages, moments))
     for _ in range(recipe.epochs):
         for chosen in np.array_split(learner.random.permutation(kept), min(recipe.minibatches, len(kept))):
             part, where = batch.part(sorted(chosen.tolist()), recipe.tokens)

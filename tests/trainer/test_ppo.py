@@ -79,6 +79,23 @@ def test_epochs_and_minibatches_are_as_many_updates_and_stay_within_the_clip(mod
     assert numbers["clip_fraction"] > 0
 
 
+def test_what_counts_as_clipped_goes_by_the_advantages_that_were_learnt_from(model):
+    """All earned something, so that advantages have both signs only once they are whitened."""
+    made = [replace(episode, reward=(1.0, 2.0)[number % 2]) for number, episode in enumerate(episodes(6))]
+    far = {"actor_lr": 1e-2, "warm_up": 1, "epochs": 4, "lam_actor": 1.0}
+    learner = learner_over(model, trains=BOTH, whiten=True, **far)
+    batch = learner.batch(made)
+    old = learner.logprobs(batch).logp
+    numbers = ppo.update(learner, made)
+    now, better = learner.logprobs(batch).logp, batch.spread(batch.rewards)
+    better = better - better.mean()
+    assert (better < 0).any()
+    ratio = (now - old).exp()
+    out = torch.where(better > 0, ratio > 1.28, ratio < 0.8)
+    assert numbers["clip_fraction"] == pytest.approx(float(out.float().mean()), abs=1e-6)
+    assert out[better < 0].any()
+
+
 def test_what_its_own_policy_wrote_is_kept_whole_and_what_another_wrote_is_left_out(model):
     learner = learner_over(model, trains=BOTH, importance=2.0, reject_k3=0.01)
     own = written_by(learner, episodes(6))

@@ -157,7 +157,7 @@ class Checkpoints:
                     (self.run / "latest").unlink(missing_ok=True)
                 for there in self.steps():
                     if there > step:
-                        shutil.rmtree(self.folder(there))
+                        self._remove(there)
         return older[-1] if older else None
 
     def _name(self, step: int) -> None:
@@ -167,7 +167,17 @@ class Checkpoints:
     def _prune(self, protected: frozenset[int]) -> None:
         for step in self.steps()[: -self.kept]:
             if step not in protected and not (self.folder(step) / BEGUN_FROM).exists():
-                shutil.rmtree(self.folder(step))
+                self._remove(step)
+        for cut_off in (self.run / "checkpoints").glob(".*"):  # what was being written or removed when a run was killed
+            shutil.rmtree(cut_off, ignore_errors=True)
+
+    def _remove(self, step: int) -> None:
+        """Remove a checkpoint, which is none any more from the first moment on: half of one must not be gone back to."""
+        folder = self.folder(step)
+        gone = folder.with_name(f".removing-{folder.name}")
+        shutil.rmtree(gone, ignore_errors=True)
+        folder.rename(gone)
+        shutil.rmtree(gone)
 
 
 def _write_part(path: Path, tensors: Mapping[str, Tensor]) -> None:

@@ -63,6 +63,26 @@ def test_going_back_leaves_nothing_newer(tmp_path):
     assert (checkpoints.latest, checkpoints.steps()) == (None, [])
 
 
+def test_a_removal_that_is_cut_off_leaves_no_half_checkpoint_to_go_back_to(tmp_path, monkeypatch):
+    checkpoints = Checkpoints(tmp_path, ALONE, kept=2)
+    for step in (1, 2):
+        write(checkpoints, step)
+
+    def killed(folder, **_):
+        for path in folder.glob("state.json"):
+            path.unlink()
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "rmtree", killed)
+        with pytest.raises(KeyboardInterrupt):
+            write(checkpoints, 3)
+    assert (checkpoints.latest, checkpoints.steps()) == (3, [2, 3])
+    assert checkpoints.go_back(1) is None
+    write(checkpoints, 1)
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-000001"]
+
+
 def test_a_checkpoint_of_another_model_is_refused(tmp_path):
     checkpoints = Checkpoints(tmp_path, ALONE)
     write(checkpoints, 1)
