@@ -51,6 +51,10 @@ class Spent:
             self.uncounted + (not counted and asked),
         )
 
+    def plus(self, other: Spent) -> Spent:
+        """Return both together."""
+        return Spent(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+
     def since(self, before: Spent) -> Spent:
         """Return what was spent beyond an earlier sum."""
         return Spent(*(getattr(self, f.name) - getattr(before, f.name) for f in fields(self)))

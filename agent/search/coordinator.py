@@ -21,9 +21,10 @@ from agent.ranking import best_owned
 from agent.search.driving import LOST, drive
 from agent.search.ideas import idea_for
 from agent.search.record import Member, Record
+from agent.search.sharing import share
 from agent.search.telling import first_words, outcome, summary
 from agent.session import change_settings, create_session, is_open, read_state
-from agent.settings import LIMITS, Settings
+from agent.settings import LIMITS
 from agent.state import Judged
 from sandbox.errors import ExitCode
 
@@ -127,7 +128,7 @@ class _Search:
         idea = idea_for(agent, number, record.task.device, record.ideas)
         told = first_words(record, agent, idea, best)
         search: dict[str, Any] = {"folder": str(record.folder), "base": base, "told": told}
-        settings = replace(_shared_out(record), model=model)
+        settings = replace(share(record, number), model=model)
         session = create_session(record.task, settings, settings.home, search)
         member = Member(number, agent, session, model, idea, base)
         record.add(member)
@@ -137,7 +138,7 @@ class _Search:
         if is_open(member.session):  # by an engine whose coordinator was killed just now, or by the developer
             sys.stderr.write(f"agent {member.agent} | waits until its session {member.session} is closed elsewhere\n")
         if self._extended:
-            shared = _shared_out(self._record)
+            shared = share(self._record, member.round)
             change_settings(member.session, {name: getattr(shared, name) for name in LIMITS})
         ended = await drive(
             member.session, [cmd.Run(rest=True)], (ev.RunEnded,), lambda e, line: self._tell(member, e, line)
@@ -193,15 +194,3 @@ class _Search:
         ends = (ev.Landed, ev.LandingRefusedEvent)
         ended = await drive(member.session, [land], ends, lambda e, line: self._tell(member, e, line))
         return [] if isinstance(ended, ev.Landed) else [narration(ended) if ended else "the engine was lost"]
-
-
-def _shared_out(record: Record) -> Settings:
-    """Return the settings of one session: agents and rounds share answers, tokens and dollars, and rounds the time."""
-    settings, parts = record.settings, record.agents * record.rounds
-    return replace(
-        settings,
-        turn_limit=max(1, settings.turn_limit // parts),
-        token_limit=max(1, settings.token_limit // parts) if settings.token_limit else 0,
-        cost_limit_usd=settings.cost_limit_usd / parts,
-        time_limit_minutes=settings.time_limit_minutes / record.rounds,
-    )

@@ -76,11 +76,21 @@ class Record:
 def create_record(
     task: TaskSpec, settings: Settings, *, agents: int, rounds: int, ideas: list[str], models: list[str]
 ) -> Record:
-    """Make a search's folder; there is an agent for each idea and for each model at least."""
+    """Make a search's folder; there is an agent for each idea and for each model at least.
+
+    Raises:
+        UsageError: There are fewer answers than sessions to share them.
+    """
+    agents = max(agents, len(ideas), len(models))
+    if settings.turn_limit < agents * rounds:
+        raise UsageError(
+            f"{settings.turn_limit} turns cannot be shared by {agents} agents in {rounds} round{'s' * (rounds > 1)}.",
+            next_step=f"Give {agents * rounds} turns at least, or fewer agents or rounds.",
+        )
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
     folder = settings.home / "searches" / f"{stamp}-{secrets.token_hex(4)}"
     folder.mkdir(parents=True, mode=0o700)
-    what = {"agents": max(agents, len(ideas), len(models)), "rounds": rounds, "ideas": ideas, "models": models}
+    what = {"agents": agents, "rounds": rounds, "ideas": ideas, "models": models}
     _append(folder, {"type": "search", "task": task.to_json(), "settings": settings.to_json(), **what})
     return read_record(folder)
 

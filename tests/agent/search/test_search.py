@@ -56,11 +56,12 @@ def test_agents_differ_the_best_is_carried_forward_and_cheats_and_failures_are_n
     assert set(rounds) == {(1, 1), (1, 2), (1, 3), (2, 1), (2, 2)}
     assert record.ended[str(rounds[1, 3].session)] == "model_error"
     assert not any(judged.verdict.correct for judged in read_state(rounds[1, 2].session).judged)
+    cheated = read_state(rounds[1, 2].session).turns
     for agent in (1, 2):
         assert rounds[2, agent].base["session"] == str(rounds[1, 1].session)
         session = open_session(rounds[2, agent].session)
         assert (session.workspace / FILE).read_text() == KERNEL
-        assert session.settings.turn_limit == 4
+        assert session.settings.turn_limit == (24 - read_state(rounds[1, 1].session).turns - cheated) // 3
         assert not read_state(session.folder).words
         assert FILE not in read_state(session.folder).original_files
     states = {key: read_state(member.session) for key, member in rounds.items()}
