@@ -298,7 +298,10 @@ class Running:
         if not self._tools:
             isolation = best_isolation(self._session.settings.isolation or None)
             self._hands = workspace_tools(
-                self._workspace, isolation, lambda plan: self._stream.emit(ev.Todo(items=plan))
+                self._workspace,
+                isolation,
+                lambda plan: self._stream.emit(ev.Todo(items=plan)),
+                self.permissions.rules.forbid_writing,
             )
             self._note_what_is_shown(self._hands)
             self._stream.listeners.append(self._ahead.observe)

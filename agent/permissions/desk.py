@@ -31,6 +31,9 @@ class _Answer:
 class PermissionDesk:
     """Decides about the calls of one session.
 
+    Attributes:
+        rules: The developer's.
+
     Args:
         stream: The session's events; what was decided in it before, by another engine too, still counts.
         places: The workspace, for paths as rules see them.
@@ -46,7 +49,7 @@ class PermissionDesk:
         self._stream = stream
         self._places = places
         self._redact = redact
-        self._rules = rules
+        self.rules = rules
         self._approvals = approvals
         self._first_mode = mode
         self._one_question = asyncio.Lock()
@@ -72,7 +75,7 @@ class PermissionDesk:
 
     def lets(self, name: str) -> bool:
         """Whether a tool's call that says no more than its name would run without a word of the developer's."""
-        return decide(self.mode, self._rules, self._approved(), name, {}, read_only=False).effect == "allow"
+        return decide(self.mode, self.rules, self._approved(), name, {}, read_only=False).effect == "allow"
 
     def answer(self, call_id: str, scope: str, reason: str = "") -> None:
         """Take the developer's answer; one to a question that is not open is passed over."""
@@ -94,7 +97,7 @@ class PermissionDesk:
 
     def _decide(self, call: ToolCall, tool: Tool) -> Decision:
         arguments = self._inside(call.arguments)
-        return decide(self.mode, self._rules, self._approved(), call.name, arguments, read_only=tool.read_only)
+        return decide(self.mode, self.rules, self._approved(), call.name, arguments, read_only=tool.read_only)
 
     def _approved(self) -> list[Rule]:
         return [*map(parse_rule, self._stream.state.allowed), *self._approvals.rules()]

@@ -31,6 +31,10 @@ class Rules:
     ask: tuple[Rule, ...] = ()
     deny: tuple[Rule, ...] = ()
 
+    def forbid_writing(self, path: str) -> bool:
+        """Whether no tool may write at a path of the workspace; of a folder, given with a ``/`` at its end, anywhere below."""
+        return any(rule.fits("Write", path) for rule in self.deny)
+
 
 @dataclass(frozen=True)
 class Decision:

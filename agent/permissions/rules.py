@@ -1,6 +1,7 @@
 r"""Rules for tool calls: ``Tool`` or ``Tool(pattern)``, in the lists ``allow``, ``ask`` and ``deny`` of the settings.
 
-- ``Write(kernels/**)``: a path of the workspace, as Glob takes it. ``Write`` stands for every tool that changes a file.
+- ``Write(kernels/**)``: a path of the workspace, as Glob takes it. ``Write`` stands for every tool that changes a file. What it
+  denies, the shell cannot write either: files that are there when it starts, and all below a folder.
 - ``Bash(git log *)``: a command; ``*`` stands for any text, ``\\*`` for itself, and a `` *`` at the end also for no text. A
   command line is taken apart at ``;``, ``&``, ``|`` and line ends: ``ask`` and ``deny`` hold if they fit one part, ``allow``
   only if every part is allowed, and never for a line with a substitution or a redirection, which no pattern sees through.

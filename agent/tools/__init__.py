@@ -43,7 +43,10 @@ class WorkspaceTools:
 
 
 def workspace_tools(
-    workspace: Workspace, isolation: Isolation, on_todo: Callable[[list[dict[str, str]]], None]
+    workspace: Workspace,
+    isolation: Isolation,
+    on_todo: Callable[[list[dict[str, str]]], None],
+    forbidden: Callable[[str], bool] = lambda _: False,
 ) -> WorkspaceTools:
     """Return Bash, BashOutput, KillBash, Read, Write, Edit, MultiEdit, Glob, Grep, NotebookEdit and TodoWrite.
 
@@ -51,8 +54,9 @@ def workspace_tools(
         workspace: What they work on, and nothing else.
         isolation: How the shell is kept from everything else.
         on_todo: Told the whole plan whenever the model writes it, as items of content and status.
+        forbidden: Whether a rule denies writing at a path, so that the shell cannot either.
     """
-    shell = Shell(isolation, functools.partial(shell_cell, workspace))
+    shell = Shell(isolation, functools.partial(shell_cell, workspace, forbidden))
     places = Places(workspace)
     files = Files(places)
     families = (BashTools(shell), files, Search(places), Notebooks(places))

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 import sandbox
+from agent.permissions.modes import Rules
+from agent.permissions.rules import parse_rule
 from agent.tools import workspace_tools
 from sandbox.isolation import best_isolation
 from sandbox.workspace import Workspace
@@ -71,6 +73,26 @@ async def test_no_command_changes_the_session_the_project_or_the_judge(guarded: 
             await guarded.use("Bash", command=f"{command}; echo x >> hard; ln -sf {place} soft; echo x >> soft")
         assert subprocess.run(["sha256sum", place], capture_output=True, check=True).stdout == was
     assert project.read_bytes() == before
+
+
+async def test_no_command_changes_what_a_rule_denies(guarded: Hands) -> None:
+    rules = Rules(deny=(parse_rule("Write(model_new.py)"), parse_rule("Write(kernels/**)")))
+    (guarded.folder / "kernels" / "mine.cu").write_text("// mine\n")
+    tools = workspace_tools(guarded.workspace, best_isolation(), lambda _: None, rules.forbid_writing)
+    hands = Hands(tools, guarded.workspace, [])
+    before = {name: (guarded.folder / name).read_bytes() for name in ("model_new.py", "kernels/mine.cu")}
+    for command in COMMANDS:
+        for file in before:
+            await hands.use("Bash", command=f"( {command.format(f=file)} ); echo x > kernels/new.cu")
+            assert {name: (guarded.folder / name).read_bytes() for name in before} == before, command
+    assert [path.name for path in (guarded.folder / "kernels").iterdir()] == ["mine.cu"]
+    await hands.use("Bash", command="echo free > notes.txt")
+    assert (guarded.folder / "notes.txt").read_text() == "free\n"
+    tools.close()
+    everything = workspace_tools(guarded.workspace, best_isolation(), print, lambda _: True)
+    await Hands(everything, guarded.workspace, []).use("Bash", command="echo x > notes.txt")
+    assert (guarded.folder / "notes.txt").read_text() == "free\n"
+    everything.close()
 
 
 @pytest.mark.parametrize("file", ["model.py", ".git/config"])
