@@ -65,6 +65,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help=f"megabytes of inputs that are kept for captures, of all classes together (default {CAPTURE_MB}; 0: none)",
     )
     parser.add_argument(
+        "--capture-weights",
+        action="store_true",
+        help="copy the weights of captured modules whatever their size (default: up to 64 MB a class; more is described)",
+    )
+    parser.add_argument(
         "--open",
         action=argparse.BooleanOptionalAction,
         default=None,
@@ -140,7 +145,7 @@ def _require_sound(options: argparse.Namespace) -> None:
 def _record(options: argparse.Namespace, settings: Settings) -> Ranking:
     """Run the command and rank what it recorded."""
     folder = _own_folder(options.save) if options.save else None
-    limits = Limits(options.seconds, options.steps, options.capture_mb * 1024 * 1024)
+    limits = Limits(options.seconds, options.steps, options.capture_mb * 1024 * 1024, options.capture_weights)
     return _run(options.words, settings, limits, folder)
 
 

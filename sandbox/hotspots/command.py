@@ -16,6 +16,7 @@ from sandbox.target import find_interpreter
 RECORDER = Path(__file__).resolve().parent.parent / "harness" / "recorder"
 RECORD_VARIABLE = "WARPSMITH_RECORD"
 CAPTURE_VARIABLE = "WARPSMITH_CAPTURE"
+WEIGHTS_VARIABLE = "WARPSMITH_CAPTURE_WEIGHTS"
 
 _SHELL_WORDS = {"|", "||", "&", "&&", ";", ">", ">>", "<", "2>", "2>&1"}
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
@@ -74,17 +75,19 @@ def parse_command(words: Sequence[str], *, python: str = "") -> Command:
     return Command((program, *parts[1:]), variables, search, text)
 
 
-def environment_of(command: Command, folder: Path, capture_bytes: int) -> dict[str, str]:
+def environment_of(command: Command, folder: Path, capture_bytes: int, capture_weights: bool) -> dict[str, str]:
     """Return the environment in which every Python process of the command records itself into a folder.
 
     Args:
         command: What is started.
         folder: Where the recording goes.
         capture_bytes: What the captured inputs may come to; 0 captures nothing.
+        capture_weights: Whether captures copy the state of modules whatever its size.
     """
     whole = {**os.environ, **command.variables, "PATH": command.search}
     path = os.pathsep.join(filter(None, (str(RECORDER), whole.get("PYTHONPATH", ""))))
-    return {**whole, "PYTHONPATH": path, RECORD_VARIABLE: str(folder), CAPTURE_VARIABLE: str(capture_bytes)}
+    wanted = {CAPTURE_VARIABLE: str(capture_bytes), WEIGHTS_VARIABLE: "1" if capture_weights else ""}
+    return {**whole, "PYTHONPATH": path, RECORD_VARIABLE: str(folder), **wanted}
 
 
 def _split(text: str) -> list[str]:

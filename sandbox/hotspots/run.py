@@ -35,11 +35,13 @@ class Limits:
         seconds: From the end of its warm-up on.
         steps: How many steps are enough; 0 for any number.
         capture_bytes: What the inputs that are kept for captures may come to; 0 captures nothing.
+        capture_weights: Whether captures copy the state of modules whatever its size; otherwise much of it is described.
     """
 
     seconds: float = 60.0
     steps: int = 0
     capture_bytes: int = 0
+    capture_weights: bool = False
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ def watch(command: Command, folder: Path, limits: Limits, say: Say) -> RunEnd:
             command.argv,
             stdin=subprocess.DEVNULL,
             stdout=2,
-            env=environment_of(command, folder, limits.capture_bytes),
+            env=environment_of(command, folder, limits.capture_bytes, limits.capture_weights),
             start_new_session=True,
         )
     except OSError as error:

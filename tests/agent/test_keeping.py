@@ -15,10 +15,11 @@ from pathlib import Path
 import pytest
 
 from agent import events as ev
-from agent.keeping import session_to_retune
+from agent.keeping import session_to_retune, slower
 from agent.landing import VerifiedInputs, land, plan
 from agent.landing.index import lines_for, noted, read_index
 from agent.landing.kept import kept_of, text_sha256
+from agent.landing.standing import standing
 from agent.landing_desk import LandingDesk
 from agent.session import create_session, open_session
 from agent.settings import Settings
@@ -29,6 +30,7 @@ from app.cli import main
 from sandbox.errors import UsageError
 from sandbox.target import kernels_folder
 from sandbox.task import TaskSpec
+from sandbox.verdict import Speedup
 from tests.agent.landing.example import CANDIDATE, ORIGINAL, accepted, make_project, planned, verdict
 from tests.agent.landing.repositories import git, picture
 from tests.agent.landing.worlds import CALM
@@ -105,6 +107,24 @@ def test_a_landing_grows_stale_with_torch(project: Path, capsys: pytest.CaptureF
     assert state == "stale"
     assert reason.startswith("torch is ")
     assert reason.endswith("it was judged with 1.0")
+
+
+@pytest.mark.parametrize(("what", "said"), [("driver", "the driver is"), ("device", "the GPU is"), ("cuda", "CUDA is")])
+def test_a_landing_grows_stale_with_another_machine(project: Path, what: str, said: str) -> None:
+    (kept,) = read_index(project).values()
+    kept = replace(kept, device="cuda", environment={what: "1"})
+    now = standing(project, kept, {what: "2"})
+    assert (now.state, now.reasons) == ("stale", (f"{said} 2, it was judged with 1",))
+
+
+@pytest.mark.parametrize(("interval", "worse"), [((0.8, 0.7, 0.9), True), ((0.9, 0.8, 1.1), False)])
+def test_a_landing_is_slower_than_its_original_where_the_whole_interval_is(
+    interval: tuple[float, float, float], worse: bool
+) -> None:
+    judged = verdict()
+    assert judged.profile is not None
+    profile = replace(judged.profile, speedup={"eager": Speedup(*interval)})
+    assert slower(replace(judged, profile=profile)) == worse
 
 
 @pytest.mark.parametrize("end", ["false", "true"])

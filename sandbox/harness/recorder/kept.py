@@ -134,7 +134,10 @@ class Form:
         dynamic, notes = _sizes(build.alike(self.signature), self.signature, call, names)
         notes = [*build.portrait["notes"], *notes, *_aliases(names, call)]
         if not described["copied"]:
-            notes.append("its state was described and not copied: it is judged with values of the same mean and spread")
+            notes.append(
+                "its state was described and not copied: it is judged with values of the same mean and spread; "
+                "record with --capture-weights to have it copied"
+            )
         return {
             **build.portrait,
             **call.context,

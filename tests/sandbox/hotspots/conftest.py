@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -57,12 +58,12 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def run(project: Path, tmp_path: Path) -> Run:
     """Record a script of the project and return how it ended and what was recorded."""
 
-    def record(script: str, *before: str, seconds: float = 60.0, capture_bytes: int = 0) -> tuple[RunEnd, Recording]:
+    def record(script: str, *before: str, **limits: Any) -> tuple[RunEnd, Recording]:
         (project / "train.py").write_text(script)
         folder = tmp_path / "recording"
         folder.mkdir()
         command = parse_command([sys.executable, *(before or ("-W", "ignore")), "train.py"])
-        end = watch(command, folder, Limits(seconds, capture_bytes=capture_bytes), lambda _: None)
+        end = watch(command, folder, Limits(**limits), lambda _: None)
         return end, read_recording(folder)
 
     return record

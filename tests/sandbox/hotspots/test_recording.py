@@ -93,6 +93,16 @@ with torch.no_grad():
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
+LARGE = """\
+import torch
+from net.blocks import Block
+
+block = Block(4200)
+with torch.no_grad():
+    for _ in range(9):
+        block(torch.zeros(1, 4200))
+"""
+
 BACKWARD = """\
 import time
 import torch
@@ -205,6 +215,15 @@ def test_compiled_modules_are_seen_as_a_whole_and_compiled_once(run: Run) -> Non
     assert end.status == -signal.SIGKILL, "it was compiled again, or its graph broke"
     seen = {(each.name, each.compiled, each.instances) for each in recording.processes[0].classes}
     assert seen == {("Around", False, 1), ("Net", True, 1), ("Block", True, 1)}
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_much_state_is_described_unless_its_copy_is_asked_for(run: Run, tmp_path: Path, asked: bool) -> None:
+    run(LARGE, capture_bytes=1 << 20, capture_weights=asked)
+    capture = tmp_path / "recording" / "captures" / "Block"
+    manifest = json.loads((capture / "manifest.json").read_text())
+    assert manifest["state"]["copied"] == (capture / "state.pt").exists() == asked
+    assert any("--capture-weights" in note for note in manifest["notes"]) != asked
 
 
 def test_the_backward_pass_belongs_to_the_module_whose_nodes_run(run: Run) -> None:
