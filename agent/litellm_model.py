@@ -170,6 +170,11 @@ class LiteLLMModel:
             model = chunk._hidden_params.get("provider_response_model") or chunk.model or model
         if assembly.empty:
             raise ModelRetryable(f"{self.name} closed the stream without an answer.")
+        if not stream.chunks:  # LiteLLM makes an empty answer of it
+            where = f" (at {to.base})" if to.base else ""
+            raise ModelRetryable(
+                f"{self.name} sent nothing that is an answer{where}: see that 'api_base' is an API's address."
+            )
         usage = usage if _counted(stream) else None
         cost = self._cost(to, usage, lambda: (estimate(request["messages"]), estimate([assembly.message])))
         return self._whole(to, assembly, counted(usage), cost, model, sent)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -118,6 +120,32 @@ async def test_an_answer_that_ends_without_saying_why_is_no_answer(dialect, name
     unfinished = replace(BROKEN, finish="none")
     with ProviderServer(dialect, [unfinished]) as server, pytest.raises(ModelRetryable, match="broke its answer off"):
         await LiteLLMModel(name, server.base_url).answer(START, TOOLS, lambda piece: None)
+
+
+class Website(BaseHTTPRequestHandler):
+    """Answers everything with a page, as what is no API does."""
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["content-length"]))
+        page = b"<html>Please log in.</html>"
+        self.send_response(200)
+        self.send_header("content-length", str(len(page)))
+        self.end_headers()
+        self.wfile.write(page)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.mark.parametrize("name", [CLAUDE[1], GEMINI[1], OLLAMA[1], "hosted_vllm/tiny", "tiny"])
+async def test_a_page_in_place_of_an_answer_is_no_answer(name):
+    with ThreadingHTTPServer(("127.0.0.1", 0), Website) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with pytest.raises(ModelRetryable, match="nothing that is an answer|broke its answer off"):
+            await LiteLLMModel(name, f"http://127.0.0.1:{server.server_port}/v1").answer(
+                START, TOOLS, lambda piece: None
+            )
+        server.shutdown()
 
 
 async def test_a_provider_that_falls_silent_is_given_up():
