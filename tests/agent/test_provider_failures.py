@@ -141,7 +141,7 @@ class Website(BaseHTTPRequestHandler):
 async def test_a_page_in_place_of_an_answer_is_no_answer(name):
     with ThreadingHTTPServer(("127.0.0.1", 0), Website) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        with pytest.raises(ModelRetryable, match="nothing that is an answer|broke its answer off"):
+        with pytest.raises(ModelRetryable, match=r"nothing that is an answer|broke its answer off"):
             await LiteLLMModel(name, f"http://127.0.0.1:{server.server_port}/v1").answer(
                 START, TOOLS, lambda piece: None
             )
