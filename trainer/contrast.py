@@ -27,6 +27,7 @@ from sandbox.errors import ExitCode
 from sandbox.machine.devices import resolve_device
 from trainer import ppo
 from trainer.data.episode import Episode
+from trainer.data.exclusion import excluded
 from trainer.maths.group import SpeedupReward, group_advantages
 from trainer.run.learner import Learner
 from trainer.run.options import opened, part_of
@@ -117,7 +118,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Train by contrast, and return the exit code."""
-    tasks = tasks_of(options.tasks, resolve_device(options.device))
+    tasks = tasks_of(options.tasks, resolve_device(options.device), excluded(options.exclude))
     with (
         opened(options, "contrast", ["policy"], data=options.tasks, whiten=False, variance_patience=None) as (
             run_,

@@ -35,6 +35,8 @@ from trainer import ppo, value
 from trainer.data.eligibility import Freshness
 from trainer.data.episode import Episode, Policy, Stage
 from trainer.data.episodes import Choice, Report, episodes_of
+from trainer.data.exclusion import add_option as add_exclude_option
+from trainer.data.exclusion import excluded
 from trainer.data.segments import Target
 from trainer.rollout.external import VLLM, external_server
 from trainer.rollout.served import ServerSettings, Weights
@@ -81,6 +83,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "tasks", nargs="+", metavar="TARGET", help="path.py, path.py:Class, or a folder of KernelBench files"
     )
+    add_exclude_option(parser)
     add_run_options(parser, steps="20")
     group = parser.add_argument_group("sessions")
     group.add_argument("--sessions", type=count, default=16, metavar="N", help="of each step (default: %(default)s)")
@@ -305,7 +308,7 @@ def _plan(options: argparse.Namespace, learner: Learner) -> Plan:
     judging = {"reward_tier": options.reward_tier, "verdicts_ahead": False}
     settings = load_settings({**limits, **sampling, **judging})
     return Plan(
-        tasks=tuple(_tasks(options.tasks, device, settings)),
+        tasks=tuple(_tasks(options, device, settings)),
         settings=settings,
         sessions=options.sessions,
         at_once=options.at_once,
@@ -315,13 +318,16 @@ def _plan(options: argparse.Namespace, learner: Learner) -> Plan:
     )
 
 
-def _tasks(targets: Sequence[str], device: str, settings: Settings) -> Iterator[TaskSpec]:
-    for target in targets:
+def _tasks(options: argparse.Namespace, device: str, settings: Settings) -> list[TaskSpec]:
+    named: list[TaskSpec] = []
+    for target in options.tasks:
         folder = Path(target)
         found = sorted(map(str, folder.glob("*.py"))) if folder.is_dir() else [target]
         if not found:
             raise UsageError("There is no task in this folder: it holds no Python file.", where=target)
-        yield from (asked_task(each, python=settings.python, device=device) for each in found)
+        named += (asked_task(each, python=settings.python, device=device) for each in found)
+    left = excluded(options.exclude).left_of(task.path for task in named)
+    return [task for task in named if task.path in left]
 
 
 def _whys(reports: Sequence[Report]) -> Iterator[str]:

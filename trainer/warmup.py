@@ -27,6 +27,8 @@ from sandbox.machine.devices import resolve_device
 from trainer import ppo
 from trainer.data.dataset import write_set
 from trainer.data.episode import Episode
+from trainer.data.exclusion import NOTHING, Excluded, excluded
+from trainer.data.exclusion import add_option as add_exclude_option
 from trainer.policy.model import PolicyModel
 from trainer.rollout.turns import DeviceTurns
 from trainer.run.learner import Learner
@@ -163,6 +165,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def add_task_options(parser: argparse.ArgumentParser) -> None:
     """Add what the stages that make their own single turns share."""
     parser.add_argument("tasks", metavar="TASKS", help=f"a folder of KernelBench files, or {PRACTICE}")
+    add_exclude_option(parser)
     add_run_options(parser, steps=str(STEPS))
     group = parser.add_argument_group("answers")
     group.add_argument("--tasks-a-step", type=count, default=Asking.tasks, metavar="N", help="default: %(default)s")
@@ -178,7 +181,7 @@ def add_task_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Warm up, and return the exit code."""
-    tasks = tasks_of(options.tasks, resolve_device(options.device))
+    tasks = tasks_of(options.tasks, resolve_device(options.device), excluded(options.exclude))
     with (
         opened(options, "warmup", ["policy", "critic"], data=options.tasks) as (run_, learner),
         desk_of(options) as desk,
@@ -194,13 +197,13 @@ def run(options: argparse.Namespace) -> int:
     return ExitCode.OK
 
 
-def tasks_of(named: str, device: str) -> list[Task]:
-    """Return the tasks that an option names: ``practice``, or a folder of KernelBench files.
+def tasks_of(named: str, device: str, kept_out: Excluded = NOTHING) -> list[Task]:
+    """Return the tasks that an option names: ``practice``, or a folder of KernelBench files, but for those kept out.
 
     Raises:
         UsageError: There is no such folder, or no task in it.
     """
-    return practice(device) if named == PRACTICE else whole_tasks(Path(named), device)
+    return practice(device) if named == PRACTICE else whole_tasks(Path(named), device, kept_out)
 
 
 def asking_of(options: argparse.Namespace) -> Asking:

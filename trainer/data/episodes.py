@@ -15,11 +15,10 @@ from agent.session import is_open
 from sandbox.errors import WarpsmithError
 from trainer.data.eligibility import ANY_AGE, Freshness, refusals
 from trainer.data.episode import Episode, Policy, Stage
-from trainer.data.exclusion import Excluded
+from trainer.data.exclusion import NOTHING, Excluded
 from trainer.data.rewards import earned
 from trainer.data.segments import Target, Tokens, tokens_of
 
-NOTHING = Excluded()
 NOBODY = Policy()
 _ENDED_BY_THE_POLICY = (ev.EndReason.FINISHED, ev.EndReason.MODEL_SILENT)
 

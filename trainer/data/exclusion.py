@@ -6,8 +6,11 @@ lie where KernelBench keeps its own are known by that, whatever is named.
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import re
+import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -32,16 +35,50 @@ class Excluded:
 
     def why(self, trajectory: Trajectory) -> str:
         """Return why a session's task is kept out, in one sentence; empty where it is not."""
-        if _KERNELBENCH.search(trajectory.session.task.path.as_posix()):
+        return self._why(trajectory.session.task.path, _hashes_of(trajectory))
+
+    def left_of(self, files: Iterable[Path]) -> list[Path]:
+        """Return the files of tasks that may be learnt from, and tell on stderr how many may not, and why.
+
+        Raises:
+            UsageError: There are none.
+        """
+        whys = {file: self._why(file.absolute(), _forms(file.read_bytes(), file)) for file in files}
+        told = " ".join(f"{times} × {why}" for why, times in Counter(filter(None, whys.values())).items())
+        if all(whys.values()):
+            raise UsageError(
+                f"No task is left to learn from: {told}",
+                where=str(next(iter(whys), "")),
+                next_step="Name tasks that no policy is measured by.",
+            )
+        if told:
+            sys.stderr.write(f"Tasks that are kept out: {told}\n")
+        return [file for file, why in whys.items() if not why]
+
+    def _why(self, path: Path, hashes: Iterable[str]) -> str:
+        if _KERNELBENCH.search(path.as_posix()):
             return "Its task is one of KernelBench's."
-        if self.hashes & set(_hashes_of(trajectory)):
-            return "Its task is one that --exclude names."
-        return ""
+        return "Its task is one that --exclude names." if self.hashes & set(hashes) else ""
 
     @property
     def sha256(self) -> str:
         """One hash over all of them, to tell later what was kept out."""
         return hashlib.sha256("\n".join(sorted(self.hashes)).encode()).hexdigest()
+
+
+NOTHING = Excluded()
+
+
+def add_option(parser: argparse.ArgumentParser) -> None:
+    """Add the option that names what is kept out."""
+    parser.add_argument(
+        "--exclude",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="PATH",
+        help="tasks to keep out: a folder of Python files, a Python file, or a file with one sha256 of a source a line",
+    )
 
 
 def excluded(paths: Iterable[Path]) -> Excluded:

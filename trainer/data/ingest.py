@@ -27,6 +27,7 @@ from trainer.data.dataset import SetWriter
 from trainer.data.eligibility import Freshness
 from trainer.data.episode import Stage
 from trainer.data.episodes import Choice, Report, episodes_of
+from trainer.data.exclusion import add_option as add_exclude_option
 from trainer.data.exclusion import excluded
 from trainer.data.segments import Target
 
@@ -45,14 +46,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default=True,
         help="let a landing add half a point to the reward, and a refusal take it (default: yes)",
     )
-    parser.add_argument(
-        "--exclude",
-        action="append",
-        default=[],
-        type=Path,
-        metavar="PATH",
-        help="tasks to keep out: a folder of Python files, a Python file, or a file with one sha256 of a source a line",
-    )
+    add_exclude_option(parser)
     parser.add_argument(
         "--version", type=natural, metavar="N", help="updates behind the policy to train, to tell old sessions"
     )

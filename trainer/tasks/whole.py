@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from sandbox.errors import UsageError
+from trainer.data.exclusion import NOTHING, Excluded
 from trainer.tasks.task import Files, NoAnswer, Task
 
 _RULES = """\
@@ -26,12 +27,13 @@ _LAUNCHER = re.compile(r'extern\s+"C"\s+int\s+(\w+)\s*\(')
 _KERNEL_LANGUAGES = frozenset({"cuda", "cu", "cpp", "c++", "c"})
 
 
-def whole_tasks(folder: Path, device: str) -> list[Task]:
-    """Return a task for each KernelBench file below a folder.
+def whole_tasks(folder: Path, device: str, kept_out: Excluded = NOTHING) -> list[Task]:
+    """Return a task for each KernelBench file below a folder that may be learnt from.
 
     Args:
         folder: With files that have ``class Model``, ``get_inputs`` and ``get_init_inputs``.
         device: ``cpu`` or ``cuda:N``: what the kernels are written for.
+        kept_out: What may not be learnt from.
 
     Raises:
         UsageError: There is no such folder, or no such file in it.
@@ -44,7 +46,10 @@ def whole_tasks(folder: Path, device: str) -> list[Task]:
             where=str(folder),
             next_step="Name a folder of files with class Model, get_inputs() and get_init_inputs(), or: practice",
         )
-    return [_task(path.relative_to(folder).with_suffix("").as_posix(), path.read_text(), device) for path in found]
+    return [
+        _task(path.relative_to(folder).with_suffix("").as_posix(), path.read_text(), device)
+        for path in kept_out.left_of(found)
+    ]
 
 
 def _is_task(source: str) -> bool:

@@ -12,8 +12,10 @@ from agent.exports.trajectory import read_trajectory
 from agent.replay import RECORDINGS
 from agent.session import SESSION_FILE
 from agent.store import read_blob
-from sandbox.errors import UsageError
+from sandbox.errors import ExitCode, UsageError
 from tests.agent.exports.stories import Story
+from tests.scale_task import REFERENCE
+from trainer.__main__ import main
 from trainer.data.exclusion import excluded
 
 KERNELBENCH = RECORDINGS / "resnet-stem-pool"
@@ -72,6 +74,33 @@ def test_a_task_that_lies_where_kernelbench_keeps_its_own_is_known(tmp_path: Pat
     data["task"]["path"] = path
     (folder / SESSION_FILE).write_text(json.dumps(data))
     assert why(folder) == ("Its task is one of KernelBench's." if known else "")
+
+
+def test_tasks_to_learn_from_are_told_from_those_that_policies_are_measured_by(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = [tmp_path / name for name in ("mine.py", "measured.py", "KernelBench/level1/1_scale.py")]
+    for number, file in enumerate(files):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(REFERENCE.replace("class Model", f"# {number}\nclass Model") + f"\nNUMBER = {number}\n")
+    out = excluded([files[1]])
+    assert out.left_of(files) == files[:1]
+    assert f"1 × {NAMED} 1 × Its task is one of KernelBench's." in capsys.readouterr().err
+    with pytest.raises(UsageError, match="No task is left to learn from: 2 × "):
+        excluded([files[0], files[1]]).left_of(files[:2])
+
+
+@pytest.mark.parametrize("stage", ["warmup", "contrast", "cycle"])
+def test_no_stage_learns_from_a_benchmark(
+    tmp_path: Path, model: Path, capsys: pytest.CaptureFixture[str], stage: str
+) -> None:
+    """What makes its own rollouts is asked before it makes any."""
+    folder = tmp_path / "KernelBench" / "level1"
+    folder.mkdir(parents=True)
+    (folder / "1_scale.py").write_text(REFERENCE)
+    told = main([stage, str(folder), "--model", str(model), "--out", str(tmp_path / "run"), "--device", "cpu"])
+    assert told == ExitCode.USAGE
+    assert "No task is left to learn from: 1 × Its task is one of KernelBench's." in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["nowhere", "empty", "text.txt"])
