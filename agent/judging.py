@@ -310,6 +310,7 @@ class Judging:
         try:
             return await asyncio.shield(future)
         except asyncio.CancelledError:
+            future.add_done_callback(_failed)  # nobody waits for it any more
             if not work_of_thread.cancel() and cancel is not None:
                 cancel.set()
                 with contextlib.suppress(WarpsmithError):
@@ -335,5 +336,5 @@ class Judging:
             self._stream.emit(ev.StageAhead(part=stage.part, text=stage.text, partial=stage.partial))
 
 
-def _failed(task: asyncio.Task[Any]) -> bool:
+def _failed(task: asyncio.Future[Any]) -> bool:
     return task.done() and (task.cancelled() or task.exception() is not None)
