@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -21,7 +22,7 @@ _REMEMBERED = 512
 
 
 class Conversations:
-    """Makes prompts, and remembers the ids of the answers.
+    """Makes prompts, and remembers the ids of the answers; asked by several threads at once.
 
     Args:
         tokenizer: A ``transformers`` tokenizer with a chat template.
@@ -33,17 +34,17 @@ class Conversations:
         self._ends = list(ends)
         self._end_texts = tokenizer.convert_ids_to_tokens(self._ends)
         self._known: OrderedDict[bytes, NDArray[np.int32]] = OrderedDict()
+        self._one_at_a_time = threading.Lock()
 
     def prompt(self, messages: Sequence[Message], tools: Sequence[Message]) -> list[int]:
         """Return the ids of the prompt that these messages are."""
         text = self._text(messages, tools, asked=True)
         for count, key in reversed(list(_keys(messages, tools))):
-            ids = self._known.get(key)
+            ids = self._found(key)
             if ids is None:
                 continue
             after = self._after(text, self._text(messages[:count], tools, asked=False), int(ids[-1]))
             if after is not None:
-                self._known.move_to_end(key)
                 return [*ids.tolist(), *self._encoded(after)]
         return self._encoded(text)
 
@@ -52,10 +53,17 @@ class Conversations:
     ) -> None:
         """Keep the ids of a prompt and its answer for the conversations that go on from it."""
         *_, (_, key) = _keys([*messages, answer], tools)
-        self._known[key] = np.asarray(ids, np.int32)
-        self._known.move_to_end(key)
-        while len(self._known) > _REMEMBERED:
-            self._known.popitem(last=False)
+        with self._one_at_a_time:
+            self._known[key] = np.asarray(ids, np.int32)
+            self._known.move_to_end(key)
+            while len(self._known) > _REMEMBERED:
+                self._known.popitem(last=False)
+
+    def _found(self, key: bytes) -> NDArray[np.int32] | None:
+        with self._one_at_a_time:
+            if key in self._known:
+                self._known.move_to_end(key)
+            return self._known.get(key)
 
     def _after(self, text: str, begun: str, last: int) -> str | None:
         """Return what comes after an answer whose last id this is; null where its end is not found in the text."""
