@@ -119,6 +119,7 @@ CONTRAST = {
 }
 SEARCH = {
     "side by side from one base, with different ideas and models, the best carried forward": (
+        "agent/search/test_search.py::test_what_one_agent_had_judged_another_is_told_at_once",
         "agent/search/test_search.py::test_agents_differ_the_best_is_carried_forward_and_cheats_and_failures_are_not",
     ),
     "the judge as referee, the best measured once more": (

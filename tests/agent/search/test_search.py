@@ -112,7 +112,10 @@ def test_a_time_that_one_agent_was_given_is_anothers_for_the_same_code(tmp_path)
 
 
 def write_alike(folder, kernel, ends_with):
-    """Let two agents write this kernel, the second laid out anew once the first has its verdict; return sessions and states."""
+    """Let two agents write this kernel, each with a model of its own, and return their sessions and states.
+
+    The second lays it out anew, once the first has its verdict.
+    """
     judged = threading.Event()
 
     def either(request):
@@ -125,9 +128,12 @@ def write_alike(folder, kernel, ends_with):
         return Reply(calls=[*writes("// mine\n" + kernel.replace("    ", "  ") if second else kernel), Call("Check")])
 
     with OpenAIServer([either] * 20) as server:
-        settings = make_settings(folder, model="openai/test", api_base=server.base_url)
-        record = create_record(make_spec(folder), settings, agents=2, rounds=1, ideas=["FIRST", "SECOND"], models=[])
+        settings = make_settings(folder, api_base=server.base_url)
+        spec, models = make_spec(folder), ["openai/one", "openai/two"]
+        record = create_record(spec, settings, agents=2, rounds=1, ideas=["FIRST", "SECOND"], models=models)
         assert run_search(record) == ends_with
+    asked = {(request["model"], "SECOND" in json.dumps(request["messages"])) for request in server.requests}
+    assert asked == {("one", False), ("two", True)}
     members = find_record(settings.home, "last").members
     return [(open_session(member.session), read_state(member.session)) for member in members]
 
