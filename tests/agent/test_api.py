@@ -46,6 +46,16 @@ except LandingRefused as refused:
     print(refused.what)
 print(torch.equal(torch.random.get_rng_state(), drawn))
 """
+CHECKING = """
+import json, sys, torch, warpsmith
+from shifted import Shifted
+
+given = Shifted(256).eval(), sys.argv[2], torch.randn(32, 256)
+for asked in (given, ("shifted.py:Shifted", sys.argv[2])):
+    inputs = {} if len(asked) == 3 else {"inputs": "torch.randn(32, 256)"}
+    verdict = warpsmith.check(*asked, init="256", **inputs, **json.loads(sys.argv[1]))
+    print(verdict.reward, verdict.tier, verdict.build.diagnostics[0].line)
+"""
 LOADING = """
 import sys, torch, warpsmith
 from shop.blocks import Block, Result
@@ -105,6 +115,16 @@ def test_optimize_runs_a_session_and_says_why_nothing_came_of_it(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} - {"__pycache__"} == {"shifted.py", "home", "cache"}
     [captured] = (tmp_path / "home" / "recordings").glob("*/Shifted/manifest.json")
     assert not json.loads(captured.read_text())["gradients"], "a module in eval mode is not trained"
+
+
+def test_check_judges_a_candidate_for_a_module_and_for_a_target(tmp_path):
+    (tmp_path / "shifted.py").write_text(MODULE)
+    broken = {"shifted.py": CANDIDATE.encode(), "kernels/shifted.cpp": KERNEL.replace("return 0;", "return 0").encode()}
+    mine = write_snapshot(broken, tmp_path / "mine")
+    options = json.dumps({"cache": str(tmp_path / "cache"), "device": "cpu", "env": UNCOMPILED})
+    done = run(CHECKING, tmp_path, options, str(mine))
+    assert done.stdout.splitlines() == ["-1 quick 13"] * 2, done.stderr
+    assert not (tmp_path / "home").exists(), "nothing is kept of it"
 
 
 def test_a_form_takes_the_place_of_a_module_with_its_state_hooks_and_mode(tmp_path):

@@ -242,6 +242,7 @@ DOORS = {
     ),
     "optimize, check, load": (
         "agent/test_api.py::test_optimize_runs_a_session_and_says_why_nothing_came_of_it",
+        "agent/test_api.py::test_check_judges_a_candidate_for_a_module_and_for_a_target",
         "agent/test_api.py::test_a_form_takes_the_place_of_a_module_with_its_state_hooks_and_mode",
         "agent/test_api.py::test_what_cannot_be_a_task_is_said_before_a_model_is_asked",
         "gpu/test_api.py::test_a_module_on_the_gpu_comes_back_faster",
