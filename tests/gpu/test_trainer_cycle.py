@@ -39,8 +39,8 @@ def turn(_):
 def test_a_step_of_the_cycle_on_the_gpu_that_judges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in toy.environment(tmp_path).items():
         monkeypatch.setenv(name, value)
-    toy.prepare(tmp_path, "cuda:0", toy.BY_CORRECTNESS)
-    assert toy.go_round(tmp_path, "cuda:0", steps=1, sessions=3, at_once=3) == ExitCode.OK
+    toy.prepare(tmp_path, "cuda:0", "quick", toy.BY_CORRECTNESS)
+    assert toy.go_round(tmp_path, "cuda:0", "quick", steps=1, sessions=3, at_once=3) == ExitCode.OK
     (line,) = map(json.loads, (tmp_path / "run" / "metrics.jsonl").read_text().splitlines())
     assert line["sessions"] == 3
     assert line["episodes"] >= 1

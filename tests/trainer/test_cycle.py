@@ -81,23 +81,39 @@ def test_killed_within_a_session_it_goes_on_there_and_every_trajectory_names_its
     assert all(line["mismatch_k3"] < 1e-4 for line in steps(at_home))
 
 
+@pytest.mark.alone
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_sessions_are_right_more_often_after_a_few_updates(home):
+    """Right earns 1 and wrong -1; nothing is timed, so that a busy machine takes longer and comes to the same."""
+    for measured in sessions_that_learn(home, "correctness", at_once=2):
+        assert {verdict.reward for verdict in measured} <= {1, -1}
+        assert all(verdict.profile is None for verdict in measured)
+
+
 @pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_sessions_earn_more_after_a_few_updates(home):
-    """A third of the first sessions is right. Where all of those few are wrong, a step more is needed.
+    """On a machine that stays busy what is right has no reward, and nobody can learn from it: then the rest is skipped."""
+    for measured in sessions_that_learn(home, "quick", at_once=1):
+        assert all(verdict.profile.placements >= 3 for verdict in measured if verdict.correct)
 
-    What several sessions of a step write alike is judged once, so that a step takes one quick verdict of each kernel. On a
-    machine that stays busy what is right has no reward, and nobody can learn from it: then the rest is skipped.
+
+def sessions_that_learn(home, tier, at_once):
+    """Go round until nearly all sessions are right, and yield the verdicts that each step had measured.
+
+    A third of the first sessions is right. Where all of those few are wrong, a step more is needed. What several sessions of a
+    step write alike is judged once, so that a step takes one quick verdict of each kernel.
     """
-    toy.prepare(home, "cpu", toy.BY_CORRECTNESS)
+    toy.prepare(home, "cpu", tier, toy.BY_CORRECTNESS)
     right, earned = 0, [0.0]
     for count in (1, 2, 3, 4):
-        code = toy.go_round(home, "cpu", steps=count, sessions=6, at_once=1)
+        code = toy.go_round(home, "cpu", tier, steps=count, sessions=6, at_once=at_once)
         skip_if_disturbed(toy.disturbed(home))
         assert code == ExitCode.OK
         attempts, earned = toy.attempts(home, 6), toy.rewards(home)
-        assert_judged_once(attempts)
+        yield measured_once(attempts)
         right = sum(each.verdict.correct for each in attempts)
         if right >= MOST and earned[-1] > earned[0]:
             break
@@ -105,11 +121,12 @@ def test_sessions_earn_more_after_a_few_updates(home):
     assert earned[-1] > earned[0]
 
 
-def assert_judged_once(attempts):
+def measured_once(attempts):
+    """Return the verdicts that were measured, each of another source, after seeing that others were taken from them."""
     assert {each.verdict.tier for each in attempts} == {"quick"}
     measured = [each.verdict for each in attempts if each.taken_from is None and settled(each.verdict)]
     assert len({verdict.source_sha256 for verdict in measured}) == len(measured) < len(attempts)
-    assert all(verdict.profile.placements >= 3 for verdict in measured if verdict.correct)
+    return measured
 
 
 def begun(rollouts):

@@ -12,7 +12,8 @@ win. From there on it learns from nothing but its own sessions::
 
 makes the start below FOLDER, goes round, and prints a line for each step: what its sessions earned. FOLDER/steps.jsonl has those
 lines with all numbers of the step. The same command goes on with it; ``--minutes`` ends it in time, within a step if need be.
-With ``--kernels broken wrong fast`` what earns something is what is correct, and no fine difference of times decides.
+With ``--kernels broken wrong fast`` what earns something is what is correct, and no fine difference of times decides; with
+``--reward-tier correctness`` nothing is timed at all.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from pathlib import Path
 import torch
 
 from agent.session import create_session, read_state, session_folders
-from agent.settings import Settings
+from agent.settings import REWARD_TIERS, RewardTier, Settings
 from agent.state import Judged
 from agent.store import read_events
 from sandbox.asked import asked_task
@@ -160,7 +161,7 @@ def phrase(call: Call) -> str:
     return f'<tool_call>\n{{"name": "{call.name}", "arguments": {arguments}}}\n</tool_call>'
 
 
-def prepare(folder: Path, device: str, variants: Sequence[str] = tuple(VARIANTS)) -> Path:
+def prepare(folder: Path, device: str, tier: RewardTier, variants: Sequence[str] = tuple(VARIANTS)) -> Path:
     """Write the task, record sessions, and imitate them; returns the folder of the policy to begin from."""
     torch.set_num_threads(1)  # more of them wait for each other longer than they work
     start = folder / "start"
@@ -168,7 +169,7 @@ def prepare(folder: Path, device: str, variants: Sequence[str] = tuple(VARIANTS)
         return start
     task = folder / "task.py"
     task.write_text(reference(device))
-    recorded = session_folders(folder / "recorded") or record(folder, task, device, variants)
+    recorded = session_folders(folder / "recorded") or record(folder, task, device, tier, variants)
     module = Call("Write", {"file_path": "model_new.py", "content": CANDIDATE})
     calls = [module, CHECK, *(kernel_call(variant, device) for variant in variants)]
     policy = write_tiny_policy(
@@ -180,7 +181,7 @@ def prepare(folder: Path, device: str, variants: Sequence[str] = tuple(VARIANTS)
     return start
 
 
-def record(folder: Path, task: Path, device: str, variants: Sequence[str]) -> list[Path]:
+def record(folder: Path, task: Path, device: str, tier: RewardTier, variants: Sequence[str]) -> list[Path]:
     """Let scripted models write the variants, each in a session of its own, side by side."""
     module = Call("Write", {"file_path": "model_new.py", "content": CANDIDATE})
     home, spec = folder / "recorded", asked_task(str(task), device=device)
@@ -195,7 +196,7 @@ def record(folder: Path, task: Path, device: str, variants: Sequence[str]) -> li
                 cache=folder / "cache",
                 contrast=False,
                 turn_limit=TURNS,
-                reward_tier="quick",
+                reward_tier=tier,
             )
             create_session(spec, settings, home, verdicts=home / "verdicts")
         run_sessions(session_folders(home), len(variants), tell)
@@ -224,7 +225,7 @@ def imitate(policy: Path, episodes: list[Episode], out: Path, steps: int = 200) 
         learner.policy.save(out)
 
 
-def go_round(folder: Path, device: str, steps: int, sessions: int, at_once: int) -> int:
+def go_round(folder: Path, device: str, tier: RewardTier, steps: int, sessions: int, at_once: int) -> int:
     """Run the cycle by its command line, and return its exit code."""
     options = [
         "--sessions",
@@ -238,7 +239,7 @@ def go_round(folder: Path, device: str, steps: int, sessions: int, at_once: int)
         "--context",
         32768,
         "--reward-tier",
-        "quick",
+        tier,
     ]
     recipe = [part for name, value in RECIPE.items() for part in ("--set", f"{name}={value}")]
     command = ["cycle", folder / "task.py", "--model", folder / "start", "--out", folder / "run", "--steps", steps]
@@ -287,10 +288,11 @@ def ended_after(minutes: float) -> Iterator[None]:
 
 def go_on(folder: Path, options: argparse.Namespace) -> int:
     """Make the start, and take a step after the other, each told as it is done; return the exit code."""
-    prepare(folder, options.device, options.kernels)
+    device, tier = options.device, options.reward_tier
+    prepare(folder, device, tier, options.kernels)
     for step in range(len(rewards(folder)) + 1, options.steps + 1):
         began = time.monotonic()
-        code = go_round(folder, options.device, step, options.sessions, options.at_once)
+        code = go_round(folder, device, tier, step, options.sessions, options.at_once)
         if code != ExitCode.OK:
             return code
         note(folder, step, time.monotonic() - began)
@@ -324,6 +326,7 @@ def main() -> int:
     parser.add_argument("--sessions", type=int, default=8, help="of each step")
     parser.add_argument("--at-once", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=0.0, help="after which it ends (default: when all is done)")
+    parser.add_argument("--reward-tier", default="quick", choices=REWARD_TIERS)
     parser.add_argument("--kernels", nargs="+", choices=VARIANTS, default=list(VARIANTS), help="it chooses from")
     options = parser.parse_args()
     folder = options.folder.resolve()
