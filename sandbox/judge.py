@@ -26,7 +26,7 @@ from sandbox.judge_limits import JudgeLimits
 from sandbox.likeness import likeness
 from sandbox.looking.study import Study
 from sandbox.machine.scratch import scratch_folder
-from sandbox.original import OperatorTime, OriginalProfile
+from sandbox.original import OperatorTime, OriginalProfile, trace_reference
 from sandbox.processes import Cancelled, ProcessLost
 from sandbox.progress import LOADED, Progress, Stage, silent
 from sandbox.snapshot import Snapshot, digest, kernels_digest, read_candidate, write_snapshot
@@ -131,7 +131,7 @@ class Judge:
         for attempt in (1, 2):
             try:
                 with crew.pool.shared("profile", "profiling", listen):
-                    found, _ = crew.bench.ask({"op": "original"}, self._limits.bench_seconds)
+                    found, disturbed = trace_reference(crew)
                 timed = Timekeeper(crew, self.spec, "quick", self._limits, listen).time_original()
                 break
             except ProcessLost as lost:
@@ -152,6 +152,7 @@ class Judge:
             notes=(*found["notes"], *timed.notes),
             judged_by=self.spec.judged_by,
             reads=found.get("reads"),
+            operators_disturbed=disturbed,
         )
 
     def check(

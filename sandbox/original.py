@@ -5,8 +5,12 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from sandbox.crew import Crew
 from sandbox.task import JudgedBy
 from sandbox.verdict import Baseline
+from sandbox.wire import Message
+
+_TRACES = 2
 
 NOT_TRUSTED = "the times are not to be trusted"
 """Begins the note of an original that could not be timed, because the machine was busy."""
@@ -39,6 +43,7 @@ class OriginalProfile:
         judged_by: What speedups will be about: ``device`` or ``latency``.
         reads: Of a captured module, the attributes that its forward reads: ``any`` and ``seen``, see the harness's
             ``reads.attribute_reads``; null of another one.
+        operators_disturbed: Why the operators' times are not to be trusted, or empty.
     """
 
     operators: tuple[OperatorTime, ...]
@@ -53,7 +58,26 @@ class OriginalProfile:
     notes: tuple[str, ...] = ()
     judged_by: JudgedBy = "device"
     reads: dict[str, Any] | None = None
+    operators_disturbed: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return the profile as JSON data."""
         return asdict(self)
+
+
+def trace_reference(crew: Crew) -> tuple[Message, str]:
+    """Return what the bench says of the reference, and why its operators' times are not to be trusted, or an empty string.
+
+    Traced once more where others kept the device or its host busy, for what slows one operator makes it the largest.
+    """
+    watch, own = crew.watch(), {crew.bench.pid}
+    try:
+        for _ in range(_TRACES):
+            watch.trouble(own)
+            found, _ = crew.bench.ask({"op": "original"}, crew.limits.bench_seconds)
+            disturbed = watch.trouble(own)
+            if not disturbed:
+                break
+    finally:
+        watch.close()
+    return found, disturbed

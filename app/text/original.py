@@ -68,3 +68,5 @@ def _operators(profile: dict[str, Any], width: int) -> Iterator[Row]:
         for operator in operators:
             name = clipped(clean(operator["name"]), room)
             yield row(f"{name:<{room}} {operator['calls']:>5} {operator['us']:>9.1f} {operator['share']:>6.0%}")
+        if slowed := profile.get("operators_disturbed"):
+            yield from wrapped(Content.styled(f"rough: {slowed}", "$text-warning"), width)
