@@ -45,7 +45,7 @@ def contrast_of(
     """Return the two variants to compare before the next attempt, or None where there is nothing new to learn.
 
     The last verdict's variant is compared with one drawn from the slower buckets where it is the best, and from the faster ones
-    where it is in a lower one than the best: so each verdict gives one comparison at most. Two sources are compared once.
+    where it is in a lower one than the best: so each verdict gives one comparison at most. Two buckets are compared once.
 
     Args:
         judged: The session's attempts, in order.
@@ -61,11 +61,11 @@ def contrast_of(
     own = next(number for number, bucket in enumerate(buckets) if latest in bucket)
     if latest is not best and best in buckets[own]:
         return None
+    place = {_source(each): number for number, bucket in enumerate(buckets) for each in bucket}
     sources = {each.attempt: _source(each) for each in judged}
-    compared = [{sources[number] for number in pair} for pair in shown]
-    others = buckets[own + 1 :] if latest is best else buckets[:own]
-    new = [[each for each in bucket if {_source(each), _source(latest)} not in compared] for bucket in others]
-    other = _drawn([bucket for bucket in new if bucket], seed="\n".join(scored))
+    compared = [{place.get(sources[number]) for number in pair} for pair in shown]
+    others = range(own + 1, len(buckets)) if latest is best else range(own)
+    other = _drawn([buckets[number] for number in others if {number, own} not in compared], seed="\n".join(scored))
     if other is None:
         return None
     slower, faster = sorted((other, latest), key=_ratio)

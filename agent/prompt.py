@@ -141,7 +141,8 @@ def _workspace(spec: TaskSpec) -> str:
     other = "\n- `model.py`: the original, read-only" if spec.kind == "kernelbench" else ""
     return (
         "# Workspace\n"
-        "All paths are relative to the workspace, which is also where your shell starts. Bash has no GPU and no network.\n"
+        "All paths are relative to the workspace, which is also where your shell starts and what its $WORKSPACE names. Bash has "
+        "no GPU and no network.\n"
         f"- `{file}`: the module you change; class `{spec.candidate_class}` keeps its name, its constructor and the names "
         f"of its parameters and buffers{other}\n"
         f"- `kernels/NAME{spec.kernel_suffix}`: your kernels"
@@ -203,8 +204,8 @@ def _judging(turn_limit: int) -> str:
         "Check judges the workspace: build, guard, verify, profile; what comes later runs only if what came before passed. "
         "Reward: -1 not correct; 1 correct; 2 when the whole 95 % interval of its time is under 0.95 of eager's; 3 when it is "
         "also under 0.95 of torch.compile's. Each verdict says what the next reward takes. One that other programs disturbed has "
-        "no reward, and says nothing about your kernel: Check again once; if that is disturbed too, go on without, and end when "
-        "nothing else is left to do: a landing is timed anew.\n"
+        "no reward, and says nothing about your kernel: Check again once; if that is disturbed too, go on without. At the "
+        "end of the run the best attempt, and the newest that is right and has no time, are measured in full once more.\n"
         f"You have {turn_limit} answers. Work without asking back. When further gains are not worth it, remove files you no "
         "longer need, run a full Check, and end with a short summary without a tool call."
     )

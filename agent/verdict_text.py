@@ -130,11 +130,13 @@ def _errors(absolute: float | None, relative: float | None) -> str:
 
 def _profile(profile: ProfileReport, reason: str, size: Size, *, on_cpu: bool) -> Iterator[str]:
     timed = profile.device_us > 0
-    yield f"profile: {_times(profile, on_cpu) if timed else 'no time could be taken'}"
     if profile.disturbed:
         why = "" if profile.disturbed.rstrip(".") in reason else f": {profile.disturbed}"
-        doubt = "; the times below cannot be trusted" if timed else ""
-        yield f"  DISTURBED, which is not the kernel's fault{doubt}{why}"
+        doubt = "the times below cannot be trusted" if timed else "no time could be taken"
+        yield f"profile: DISTURBED, which is not the kernel's fault; {doubt}{why}"
+        yield f"  {_times(profile, on_cpu)}" if timed else ""
+    else:
+        yield f"profile: {_times(profile, on_cpu) if timed else 'no time could be taken'}"
     if profile.judged_by == "latency":
         yield "  judged by latency: baselines and speedups below are about what a caller waits"
     if profile.remarkable:
@@ -168,6 +170,8 @@ def _baselines(profile: ProfileReport, reason: str) -> Iterator[str]:
         us, gain = baseline.us(profile.judged_by), profile.speedup.get(name)
         if us is None and (baseline.error or not profile.disturbed):
             yield f"{name}{mode}{marked} could not be timed: {baseline.error or 'no reason was given'}"
+        elif us is not None and profile.disturbed and profile.us > 0:
+            yield f"{name}{mode}{marked} {microseconds(us)}: about {us / profile.us:.2f}x"
         elif us is not None and gain is not None:
             warm = f", warm {microseconds(baseline.warm_us)}" if baseline.warm_us else ""
             graphs = ", replays CUDA graphs" if baseline.graphs else ""
@@ -205,15 +209,18 @@ def _remeasure(verdict: Verdict, disturbed_before: bool) -> str:
         return ""
     if verdict.profile.disturbed and disturbed_before:
         return (
-            "These files could not be timed twice: do not Check them again. Go on without a time, or end if nothing else is "
-            "left to do; a landing is timed anew."
+            "These files could not be timed twice: do not Check them again now. Go on without a time, or end: what is right and "
+            "has no time is measured once more then, and a landing is timed anew."
         )
     if verdict.profile.disturbed:
         full = "" if verdict.tier == "full" else ", with tier full if nothing else is left to do"
         return f"Change nothing for it, and Check again once{full}: these files are measured anew, without remeasure."
     if verdict.correct and (name := undecided(verdict.profile)):
         more = "" if verdict.tier == "full" else ", or with tier full, which draws more placements"
-        return f"The interval against {name} is too wide, not the kernel too slow: Check again once{more}."
+        return (
+            f"The interval against {name} is too wide, not the kernel too slow: Check again once{more}. These files are measured "
+            "anew then, without remeasure."
+        )
     return ""
 
 
@@ -245,7 +252,8 @@ def original_text(profile: Mapping[str, Any]) -> str:
         lines.append(
             f"THE TIMES BELOW ARE UNRELIABLE; Check times the baselines anew beside the candidate: {unsure[0]}"
         )
-    lines.append("operators by time in one forward:")
+    slowed = profile.get("operators_disturbed", "")
+    lines.append(f"operators by time in one forward{f' (ROUGH: {slowed})' if slowed else ''}:")
     shares = [o for o in profile["operators"] if o["share"] >= _SMALL_SHARE] or profile["operators"]
     operators = [f"  {o['us']:9.1f} us {o['share']:6.1%} {o['calls']:4d} x {o['name']}" for o in shares]
     lines += _first(_OPERATORS, operators)

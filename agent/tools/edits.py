@@ -90,16 +90,16 @@ def replace(text: str, change: Replacement) -> str:
 
 
 def around_change(before: str, after: str) -> str:
-    """Return the numbered lines of ``after`` from its first to its last difference, with a little around them."""
+    """Return the numbered lines of ``after`` that differ, with a little around each place; what is too much is counted."""
     old, new = before.split("\n"), after.split("\n")
-    first = next((i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
-    same_end = next(
-        (i for i, (a, b) in enumerate(zip(reversed(old), reversed(new), strict=False)) if a != b),
-        min(len(old), len(new)),
-    )
-    last = max(first, len(new) - same_end)
-    begin, stop = max(0, first - _CONTEXT), min(len(new), last + _CONTEXT)
-    return numbered(new[begin : min(stop, begin + _MOST_LINES_SHOWN)], begin + 1)
+    matcher = difflib.SequenceMatcher(None, old, new, autojunk=max(len(old), len(new)) > _MOST_LINES_COMPARED)
+    shown, left = [], _MOST_LINES_SHOWN
+    for place in matcher.get_grouped_opcodes(_CONTEXT):
+        begin, stop = place[0][3], place[-1][4]
+        shown += [numbered(new[begin : min(stop, begin + left)], begin + 1)] * (left > 0)
+        left -= stop - begin
+    more = f"\n[{-left} more lines are not shown]" if left < 0 else ""
+    return "\n   ...\n".join(shown) + more
 
 
 def numbered(lines: list[str], first: int) -> str:

@@ -183,8 +183,8 @@ _READ = (
     "The numbers and the tab after them are not part of the file."
 )
 _WRITE = (
-    "Make a file, or replace all of it. A file that exists must have been read first. Missing folders are made. "
-    "For small changes Edit is better."
+    "Make a file, or replace all of it. A file that exists must have been read first, or shown whole by the task. Missing "
+    "folders are made. For small changes Edit is better."
 )
 _EDIT_TEXT = (
     "Replace one piece of text in a file. old_string must match exactly, indentation included, and occur exactly once: "

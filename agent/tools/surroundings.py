@@ -33,6 +33,7 @@ def shell_cell(workspace: Workspace, forbidden: Callable[[str], bool]) -> Cell:
     path = ":".join([*map(str, folders), "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"])
     env = {
         "PATH": path,
+        "WORKSPACE": str(workspace.folder),
         "TERM": "dumb",
         "PAGER": "cat",
         "GIT_PAGER": "cat",

@@ -78,12 +78,15 @@ def test_where_there_is_nothing_to_compare_nothing_is_said(attempts: list[Judged
     assert contrast(*attempts) is None
 
 
-def test_each_verdict_is_compared_once_and_the_same_sources_never_again() -> None:
+def test_each_verdict_is_compared_once_and_the_same_buckets_never_again() -> None:
     attempts = judged(1, 1.2), judged(2, 2.0), judged(3, 3.0, "fast")
     assert contrast(*attempts, shown=((1, 3), (2, 3))) is None
     again = judged(4, 1.9, source_sha256="source 2")
     assert contrast(*attempts, again, shown=((2, 3),)) is None
     assert contrast(*attempts, again) is not None
+    hardly_faster = judged(4, 3.1, source_sha256="source 4")
+    assert contrast(*attempts, hardly_faster, shown=((2, 3), (1, 3))) is None
+    assert contrast(*attempts, hardly_faster, shown=((2, 3),)) is not None
 
 
 def test_what_came_of_a_comparison_is_whether_the_next_code_was_the_best_so_far() -> None:

@@ -58,6 +58,27 @@ async def test_the_best_is_measured_again_until_one_stays_the_best(stream, tier,
     assert judge.asked == then
 
 
+@pytest.mark.parametrize(
+    ("checked", "then", "best"),
+    [
+        (["untimed"], ["untimed"], "untimed"),
+        (["slow", "untimed"], ["untimed"], "untimed"),
+        (["untimed", "slow"], ["slow"], "slow"),
+        (["slow", "still"], ["still", "slow"], "slow"),
+        (["still"], ["still"], "still"),
+    ],
+)
+async def test_what_is_right_and_had_no_time_at_the_end_is_measured_once_more(stream, checked, then, best):
+    none, slow, fast = {"reward": None}, {"ratio": 2.0}, {"ratio": 4.0}
+    judge = Judge(stream, slow=[slow, slow], untimed=[none, fast], still=[none, none])
+    for code in checked:
+        await judge.attempt({"a.cpp": code.encode()}, "quick")
+    judge.asked.clear()
+    await measure_best_again(stream, judge, "full")
+    assert [code for code, _, _ in judge.asked] == then
+    assert stream.state.best.verdict.source_sha256 == best
+
+
 async def test_nothing_is_measured_where_nothing_is_right_or_the_best_was_measured_in_full(stream):
     judge = Judge(stream, wrong=[{"ok": False}], right=[{"ratio": 2.0}])
     await judge.attempt({"a.cpp": b"wrong"}, "quick")

@@ -129,15 +129,17 @@ def test_no_aim_is_slower_than_where_it_stands():
 @pytest.mark.parametrize(
     ("tier", "said"),
     [
-        ("quick", "Check again once, or with tier full, which draws more placements."),
-        ("full", "Check again once."),
+        ("quick", "Check again once, or with tier full, which draws more placements. These files are measured anew"),
+        ("full", "Check again once. These files are measured anew"),
     ],
 )
 def test_an_interval_too_wide_asks_for_another_measurement_and_not_for_a_faster_kernel(tier, said):
     wide = {"eager": Speedup(2.51, 0.001, 1272.34), "compile": Speedup(1.5, 1.4, 1.6)}
     verdict = make_verdict(reward=1, tier=tier)
     text = verdict_text(replace(verdict, profile=replace(verdict.profile, speedup=wide)), 1)
-    assert text.endswith(f"The interval against eager is too wide, not the kernel too slow: {said}")
+    assert text.endswith(
+        f"The interval against eager is too wide, not the kernel too slow: {said} then, without remeasure."
+    )
     assert "Aim below" not in text
 
 
@@ -146,11 +148,12 @@ def test_a_disturbed_verdict_says_whose_fault_it_is_not_and_what_to_do():
     disturbed = replace(verdict.profile, disturbed="other programs kept the CPU busy: they ran 5 ms")
     text = verdict_text(replace(verdict, profile=disturbed), 1)
     assert "not the kernel's fault; the times below cannot be trusted: other programs kept the CPU busy" in text
+    assert "they ran 5 ms\n  10 us a call\n  eager 20 us: about 2.00x; compile (default) 15 us: about 1.50x\n" in text
     assert "Check again once" in text.splitlines()[-1]
     untimed = replace(disturbed, device_us=0.0, baselines={"eager": Baseline("eager", None)}, speedup={}, samples={})
     reason = "The environment is at fault: other programs kept the CPU busy: they ran 5 ms."
     text = verdict_text(replace(verdict, profile=untimed, reason=reason), 1)
-    assert "profile: no time could be taken\n  DISTURBED, which is not the kernel's fault\nChange nothing" in text
+    assert "profile: DISTURBED, which is not the kernel's fault; no time could be taken\nChange nothing" in text
     assert text.count("other programs kept the CPU busy") == 1
     twice = verdict_text(replace(verdict, profile=untimed, reason=reason), 2, disturbed_before=True)
     assert "do not Check them again" in twice.splitlines()[-1]
@@ -215,6 +218,9 @@ def test_the_original_is_told_with_operators_baselines_floor_and_dependencies():
     assert text.count("other programs kept the CPU busy") == 1
     assert "calls candidate and baselines with 2 threads" in text
     assert text.index("UNRELIABLE") < text.index("operators by time")
+    assert "operators by time in one forward:" in text
+    slowed = replace(profile, operators_disturbed="other programs kept the CPU busy for 900 ms")
+    assert "in one forward (ROUGH: other programs kept the CPU busy for 900 ms):" in original_text(slowed.to_json())
 
 
 def test_what_a_gpu_shows_is_told_too():

@@ -155,6 +155,25 @@ async def test_several_edits_are_made_together_or_not_at_all(hands: Hands) -> No
     assert "edits[0].new_string" in await hands.refused("MultiEdit", file_path="a.cu", edits=[{"old_string": "a"}])
 
 
+async def test_each_place_that_was_edited_is_shown_and_what_is_too_much_is_counted(hands: Hands) -> None:
+    lines = [f"line {number}" for number in range(1, 401)]
+    (hands.folder / "a.cu").write_text("\n".join(lines))
+
+    def edits(*numbers: int) -> list[dict[str, str]]:
+        return [{"old_string": f"line {n}\n", "new_string": f"new {n}\n"} for n in numbers]
+
+    text = await hands.done("MultiEdit", file_path="a.cu", edits=edits(10, 12, 300))
+    shown = text.split("\n")[1:]
+    assert [line.split("\t")[0].strip() for line in shown] == [
+        *map(str, range(7, 16)),
+        "...",
+        *map(str, range(297, 304)),
+    ]
+    assert sum("new " in line for line in shown) == 3
+    text = await hands.done("MultiEdit", file_path="a.cu", edits=edits(*range(20, 200, 10)))
+    assert text.endswith("[66 more lines are not shown]")
+
+
 async def test_half_characters_of_json_do_no_harm(hands: Hands) -> None:
     await hands.done("Write", file_path="a.txt", content="\ud800x")
     await hands.done("Edit", file_path="a.txt", old_string="x", new_string="\udfff")
