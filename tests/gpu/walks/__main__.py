@@ -2,7 +2,7 @@
 
     python -m tests.gpu.walks --out FOLDER                         all of them, on the first GPU, one after the other
     python -m tests.gpu.walks --out FOLDER --devices cuda:0 cuda:1 at once, one a device
-    python -m tests.gpu.walks --out FOLDER --devices cpu --python VENV/bin/python llama layernorm2d
+    python -m tests.gpu.walks --out FOLDER --devices cpu --python VENV/bin/python llama filterresponsenorm
 
 For each: its tests, ``hotspots`` of its script, the capture, a session with a played model, the landing in a clone, its tests,
 ``hotspots --compare``, undo. Exit code 0: every walk came to its end. ``FOLDER/NAME/log.txt`` holds what each command said,

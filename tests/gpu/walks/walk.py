@@ -52,7 +52,16 @@ PLANS = (
             "cuda": "python score.py --device cuda --hidden 2048 --layers 8 --batch 8 --tokens 1024",
         },
     ),
-    Plan("layernorm2d", "timm", "LayerNorm2d", "pictures/norm.py", {"cpu": "python classify.py"}),
+    Plan(
+        "filterresponsenorm",
+        "timm",
+        "FilterResponseNormTlu2d",
+        "pictures/norm.py",
+        {
+            "cpu": "python classify.py",
+            "cuda": "python classify.py --device cuda --pictures 64 --side 224 --blocks 2",
+        },
+    ),
     Plan("frozenbatchnorm2d", "torchvision", "FrozenBatchNorm2d", "spotter/norm.py", {"cpu": "python features.py"}),
     Plan("globalresponsenorm", "diffusers", "GlobalResponseNorm", "mosaic/norm.py", {"cpu": "python paint.py"}),
     Plan(
