@@ -236,6 +236,11 @@ EXPORTS = {
     ),
 }
 DOORS = {
+    "check, profile, sweep, ncu digest, hotspots; skills as resources": (
+        "agent/mcp/test_every_tool.py::test_every_tool_is_used_once",
+        "agent/mcp/test_server.py::test_a_client_opens_tasks_has_candidates_judged_and_cancels",
+        "gpu/test_mcp.py::test_every_tool_is_used_once",
+    ),
     "warpsmith mcp, driven by the reference client": (
         "agent/mcp/test_server.py::test_a_client_opens_tasks_has_candidates_judged_and_cancels",
         "agent/mcp/test_server.py::test_nothing_is_left_when_the_client_goes_while_a_judge_opens",

@@ -7,21 +7,20 @@ import contextlib
 import json
 import os
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import psutil
 import pytest
-from mcp import Client, MCPError, StdioServerParameters
+from mcp import Client, MCPError
 
 from agent.session import find_session, summarise
-from tests.agent.support import MODULE, UNCOMPILED
+from tests.agent.mcp.serving import COMMAND, options, server_of
+from tests.agent.support import UNCOMPILED
 from tests.agent.test_end_to_end import CANDIDATE, KERNEL
 
 pytestmark = pytest.mark.slow
 
-COMMAND = [sys.executable, "-P", "-c", "import sys; from warpsmith import main; sys.exit(main())", "mcp"]
 FILE = "kernels/shifted.cpp"
 TASK = {"target": "shifted.py:Shifted", "init": "256", "inputs": "torch.randn(32, 256)"}
 KEY = "hf_" + "aB3" * 10
@@ -29,30 +28,10 @@ WRONG = KERNEL.replace("return 0;", "return 0") + f'\n#error "{KEY}"\n'
 ENDLESS = KERNEL.replace("return 0;", "for (volatile int turn = 0;; ++turn) {}")
 
 
-@pytest.fixture
-def project(tmp_path):
-    folder = tmp_path / "project"
-    folder.mkdir()
-    (folder / "shifted.py").write_text(MODULE)
-    return folder
-
-
-def options(project):
-    return ["--home", str(project.parent / "home"), "--cache", str(project.parent / "cache"), "--device", "cpu"]
-
-
-def client_of(project):
-    kept = {name: os.environ[name] for name in ("WARPSMITH_POOL", "OMP_WAIT_POLICY") if name in os.environ}
-    server = StdioServerParameters(
-        command=COMMAND[0], args=[*COMMAND[1:], *options(project)], cwd=project, env={**kept, **UNCOMPILED}
-    )
-    return Client(server)
-
-
 async def test_a_client_opens_tasks_has_candidates_judged_and_cancels(project):
     """One server for all of it: starting one, and loading a task, take most of the time."""
     before = (project / "shifted.py").read_bytes()
-    async with client_of(project) as client:
+    async with Client(server_of(project)) as client:
         await look_around(client)
         await ask_for_what_there_is_not(client)
         opened = await asyncio.gather(*(client.call_tool("open_task", TASK) for _ in range(2)))
