@@ -130,6 +130,7 @@ RUNS = {
         "trainer/run/test_guards.py::test_a_critic_that_explains_nothing_for_long_stops",
         "trainer/run/test_guards.py::test_ever_more_episodes_that_run_into_a_limit_stop",
         "trainer/run/test_guards.py::test_a_step_too_far_stops_and_trusts_the_weights_before_it",
+        "trainer/run/test_guards.py::test_what_is_no_number_stops",
         "trainer/run/test_run.py::test_a_guard_goes_back_to_where_the_weights_were_not_in_question",
         "trainer/run/test_run.py::test_a_gradient_that_is_no_number_changes_nothing",
     ),

@@ -1,3 +1,7 @@
+import math
+
+import pytest
+
 from trainer.run.guards import alarm, healthy
 from trainer.run.presets import Recipe
 
@@ -52,6 +56,14 @@ def test_a_step_too_far_stops_and_trusts_the_weights_before_it():
     found = alarm(steps(k3=[0.001, 0.002, 0.4]), Recipe())
     assert found is not None
     assert found.trusted == 2
+
+
+@pytest.mark.parametrize(("name", "trusted"), [("k3", 4), ("entropy", 3)])
+def test_what_is_no_number_stops(name, trusted):
+    found = alarm(steps(**{name: [0.01, 0.02, 0.01, 0.02, math.nan]}), Recipe())
+    assert found is not None
+    assert "nan" in found.reason
+    assert found.trusted == trusted
 
 
 def test_a_critic_that_explains_nothing_for_long_stops():
