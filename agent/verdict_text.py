@@ -71,8 +71,7 @@ def _parts(verdict: Verdict) -> Iterator[str]:
     if verdict.guard:
         yield f"guard {'ok' if verdict.guard.ok else 'REJECTED'}"
     if verdict.verify:
-        good, cases = sum(case.ok for case in verdict.verify.cases), len(verdict.verify.cases)
-        yield f"verify {'ok' if verdict.verify.ok else 'FAILED'}: {good} of {cases} cases agree"
+        yield f"verify {'ok' if verdict.verify.ok else 'FAILED'}: {verdict.verify.agreement} agree"
 
 
 def _build(build: BuildReport, reason: str, size: Size) -> Iterator[str]:

@@ -74,8 +74,7 @@ def _guard(guard: GuardReport | None, policy: str) -> list[str]:
 def _verify(verify: VerifyReport | None) -> list[str]:
     if verify is None:
         return []
-    good = sum(case.ok for case in verify.cases)
-    lines = [f"verify   {mark(verify.ok)} {good} of {len(verify.cases)} cases"]
+    lines = [f"verify   {mark(verify.ok)} {verify.agreement}"]
     lines += [f"           {case.name}: {case.reason}{_error(case)}" for case in verify.cases if not case.ok][
         :MOST_ROWS
     ]

@@ -42,6 +42,8 @@ NOT_SLOWER = 0.95
 """Times as fast as the original, from which on one placement says nothing against a candidate."""
 OTHER_MODE = {True: "eval mode", False: "train mode"}
 """What the case in the other mode is called, by whether the task's own is train mode."""
+TIMED_CALL = "a timed call"
+"""What the case is called in which the output of a call that was timed is compared."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,14 @@ class VerifyReport:
     ranges: tuple[VerifiedRange, ...] = ()
     forms: tuple[FormReport, ...] = ()
     calls: int = 0
+
+    @property
+    def agreement(self) -> str:
+        """Say how many cases agree, and how many timed calls apart: a verdict compares as many as it had to time."""
+        timed = [case.ok for case in self.cases if case.name == TIMED_CALL]
+        asked = [case.ok for case in self.cases if case.name != TIMED_CALL]
+        told = [f"{sum(asked)} of {len(asked)} cases"] if asked or not timed else []
+        return " and ".join([*told, *([f"{sum(timed)} of {len(timed)} timed calls"] if timed else [])])
 
     @property
     def covered_calls(self) -> int:

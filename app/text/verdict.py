@@ -216,11 +216,10 @@ def _guard(guard: GuardReport | None, width: int) -> Iterator[Row]:
 def _verify(verify: VerifyReport | None, width: int) -> Iterator[Row]:
     if verify is None:
         return
-    good = sum(case.ok for case in verify.cases)
     errors = [case.max_abs_error for case in verify.cases if case.max_abs_error is not None]
     largest = f", largest error {max(errors):.2g}" if errors else ""
     yield row("")
-    yield row(mark(verify.ok), f" {good} of {len(verify.cases)} cases agree with the oracle{largest}")
+    yield row(mark(verify.ok), f" {verify.agreement} agree with the oracle{largest}")
     for case in [case for case in verify.cases if not case.ok][:MOST]:
         error = f" (error {case.max_abs_error:.3g})" if case.max_abs_error is not None else ""
         yield from wrapped(

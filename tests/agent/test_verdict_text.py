@@ -20,7 +20,7 @@ from sandbox.verdict import (
     VerifyCase,
     VerifyReport,
 )
-from sandbox.verify_report import FormReport
+from sandbox.verify_report import TIMED_CALL, FormReport
 from tests.agent.support import make_verdict
 
 
@@ -42,14 +42,19 @@ def test_findings_failing_cases_and_resources_are_shown():
         build=BuildReport(True, 0.5, (KernelResources("fused", 40, 1024, 0), KernelResources("slow", 255, 0, 64))),
         guard=GuardReport(True, (Finding("torch-compute", "label", "line 9: torch.relu"),)),
         verify=VerifyReport(
-            False, (VerifyCase("fresh 1", True, 0.0, 0.0), VerifyCase("fresh 2", False, 0.5, 0.25, "too far"))
+            False,
+            (
+                VerifyCase("fresh 1", True, 0.0, 0.0),
+                VerifyCase("fresh 2", False, 0.5, 0.25, "too far"),
+                *[VerifyCase(TIMED_CALL, True, 0.0, 0.0)] * 3,
+            ),
         ),
     )
     text = verdict_text(verdict, 1)
     assert "fused: 40 registers, 1024 bytes shared, no spills" in text
     assert "SPILLS 64 bytes" in text
     assert "label torch-compute: line 9: torch.relu" in text
-    assert "build ok in 0.5 s, guard ok, verify FAILED: 1 of 2 cases agree" in text
+    assert "build ok in 0.5 s, guard ok, verify FAILED: 1 of 2 cases and 3 of 3 timed calls agree" in text
     assert "fresh 2: too far (max error 0.5 absolute, 0.25 relative)" in text
     assert "fresh 1" not in text
 
