@@ -109,7 +109,7 @@ class Judging:
         """
         if fresh:
             return self._store(files, await self._verdict(files, tier), call_id)
-        async with self._shared.once(files, tier) as known:
+        async with self._shared.once(files, tier, lambda: self._tell_wait("the same code")) as known:
             if known is not None:
                 return self._adopt(files, known, call_id)
             judged = self._store(files, await self._verdict(files, tier), call_id)
@@ -241,7 +241,7 @@ class Judging:
 
     async def _measure_original(self) -> dict[str, Any]:
         if self._stream.state.original is None:
-            async with self._shared.original_once() as profile:
+            async with self._shared.original_once(lambda: self._tell_wait("the original")) as profile:
                 if profile is None:
                     judge = await asyncio.shield(self.open())
                     profile = self._redact.data((await self._in_thread(judge.original)).to_json())
@@ -326,6 +326,9 @@ class Judging:
                 loop.call_soon_threadsafe(tell, stage)
 
         return pass_on
+
+    def _tell_wait(self, what: str) -> None:
+        self._tell_stage(Stage("profile", f"waiting: another session has {what} judged just now"))
 
     def _tell_stage(self, stage: Stage) -> None:
         with contextlib.suppress(EnvironmentFault):  # a full disk ends the run at the next event that matters

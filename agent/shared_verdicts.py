@@ -12,7 +12,7 @@ import fcntl
 import hashlib
 import json
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,10 @@ from sandbox.original import NOT_TRUSTED
 from sandbox.verdict import Tier, Verdict
 
 _LOOKS_AGAIN_SECONDS = 0.1
+
+
+def _quietly() -> None:
+    """Tell nobody."""
 
 
 @dataclass(frozen=True)
@@ -62,13 +66,20 @@ class SharedVerdicts:
         return _verdict(_read(path)) if path else None
 
     @contextlib.asynccontextmanager
-    async def once(self, files: Mapping[str, bytes], tier: Tier) -> AsyncIterator[SharedVerdict | None]:
+    async def once(
+        self, files: Mapping[str, bytes], tier: Tier, on_wait: Callable[[], None] = _quietly
+    ) -> AsyncIterator[SharedVerdict | None]:
         """Give the verdict of the same code; where there is none, nobody else has it judged before the context ends.
+
+        Args:
+            files: The code.
+            tier: Of the verdict.
+            on_wait: Called where another session has it judged just now, and is waited for.
 
         Raises:
             EnvironmentFault: The folder cannot be written.
         """
-        async with _alone(self._path(files, tier)) as found:
+        async with _alone(self._path(files, tier), on_wait) as found:
             yield _verdict(found)
 
     def keep(self, files: Mapping[str, bytes], judged: Judged) -> None:
@@ -78,13 +89,16 @@ class SharedVerdicts:
             _write(self._path(files, judged.verdict.tier), shared)
 
     @contextlib.asynccontextmanager
-    async def original_once(self) -> AsyncIterator[dict[str, Any] | None]:
+    async def original_once(self, on_wait: Callable[[], None] = _quietly) -> AsyncIterator[dict[str, Any] | None]:
         """Give the profile of the original; where there is none, nobody else measures it before the context ends.
+
+        Args:
+            on_wait: See ``once``.
 
         Raises:
             EnvironmentFault: The folder cannot be written.
         """
-        async with _alone(self._original()) as found:
+        async with _alone(self._original(), on_wait) as found:
             yield found
 
     def keep_original(self, profile: dict[str, Any]) -> None:
@@ -107,7 +121,7 @@ class SharedVerdicts:
 
 
 @contextlib.asynccontextmanager
-async def _alone(path: Path | None) -> AsyncIterator[dict[str, Any] | None]:
+async def _alone(path: Path | None, on_wait: Callable[[], None]) -> AsyncIterator[dict[str, Any] | None]:
     """Give what a file holds; where there is none, nobody else is given it before the context ends."""
     if path is None:
         yield None
@@ -115,6 +129,8 @@ async def _alone(path: Path | None) -> AsyncIterator[dict[str, Any] | None]:
     lock = _opened(path.with_suffix(".lock"))
     try:
         while not path.is_file() and not _taken(lock):
+            on_wait()
+            on_wait = _quietly
             await asyncio.sleep(_LOOKS_AGAIN_SECONDS)
         yield _read(path)
     finally:

@@ -159,11 +159,9 @@ class SessionState:
         return best_of(self.attempts)
 
     def running_call(self) -> str:
-        """Return the name of the tool that runs now, or an empty text."""
+        """Return the name of the tool that is waited for, or an empty text: results of calls that run at once come in order."""
         recent = self.blocks[-10:]
-        return next(
-            (block.name for block in reversed(recent) if isinstance(block, Call) and block.status == "running"), ""
-        )
+        return next((block.name for block in recent if isinstance(block, Call) and block.status == "running"), "")
 
     def environment(self) -> dict[str, Any]:
         """Return what the judge last said about the machine: device, isolation and versions."""

@@ -36,8 +36,8 @@ def sharing(tmp_path):
     return make
 
 
-async def given(shared, code, tier="quick"):
-    async with shared.once(code, tier) as found:
+async def given(shared, code, tier="quick", on_wait=lambda: None):
+    async with shared.once(code, tier, on_wait) as found:
         return found
 
 
@@ -82,9 +82,14 @@ async def test_what_one_session_has_judged_the_others_wait_for(sharing):
     first, second, third = (sharing("step") for _ in range(3))
     async with first.once(CODE, "quick") as found:
         assert found is None
-        waiting = [asyncio.create_task(given(each, CODE)) for each in (second, third)]
+        waits = []
+        waiting = [
+            asyncio.create_task(given(each, CODE, on_wait=lambda: waits.append("told"))) for each in (second, third)
+        ]
         assert await given(second, OTHER) is None
+        await asyncio.sleep(0.3)
         assert not any(task.done() for task in waiting)
+        assert len(waits) == 2, "each says once that it waits"
         first.keep(CODE, judged())
     assert [found.attempt for found in await asyncio.gather(*waiting)] == [1, 1]
 

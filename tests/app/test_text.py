@@ -297,7 +297,11 @@ def test_the_activity_follows_the_state(state: SessionState) -> None:
     assert activity(SessionState(ready=True), 0.0)[0][0] == "○ ready"
     assert activity(SessionState(cut_off=True, ready=True), 0.0)[0][0] == "○ cut off"
     assert activity(SessionState(lost=True), 0.0)[0][0] == "✗ the engine is gone"
-    assert activity(SessionState(running=True, turn=3, turn_limit=9), 5.0)[1][0] == "turn 3/9"
+    at_work = SessionState(running=True, turn=3, turn_limit=9)
+    assert activity(at_work, 5.0)[1][0] == "turn 3/9"
+    for name in ("Profile", "Read"):
+        fold(at_work, events.ToolStarted(call_id=name, name=name, arguments={}))
+    assert activity(at_work, 5.0)[2][0].startswith("Profile "), "whose result comes first is waited for"
 
 
 def test_what_does_not_fit_into_a_line_is_cut_where_enough_of_it_is_left() -> None:
