@@ -34,8 +34,10 @@ async def measure_best_again(stream: Stream, judging: Judging, tier: RewardTier)
         best = stream.state.best
         if best is None or best.verdict.tier == "full" or best.verdict.reward is None:
             return
+        if again is not None and again.files == best.files:  # it stays the best, or the machine was disturbed
+            return
         timed = sum(judged.verdict.profile is not None for judged in stream.state.judged)
-        if tier == "quick" and (timed == 1 or best is again):
+        if tier == "quick" and timed == 1:
             return
         how = "again" if tier == "quick" else "in full"
         _tell(stream, f"measuring attempt {best.attempt}, the best so far, {how}")

@@ -66,11 +66,12 @@ async def test_the_best_is_measured_again_until_one_stays_the_best(stream, tier,
         (["untimed", "slow"], ["slow"], "slow"),
         (["slow", "still"], ["still", "slow"], "slow"),
         (["still"], ["still"], "still"),
+        (["lost"], ["lost"], "lost"),
     ],
 )
 async def test_what_is_right_and_had_no_time_at_the_end_is_measured_once_more(stream, checked, then, best):
     none, slow, fast = {"reward": None}, {"ratio": 2.0}, {"ratio": 4.0}
-    judge = Judge(stream, slow=[slow, slow], untimed=[none, fast], still=[none, none])
+    judge = Judge(stream, slow=[slow, slow], untimed=[none, fast], still=[none, none], lost=[slow, none])
     for code in checked:
         await judge.attempt({"a.cpp": code.encode()}, "quick")
     judge.asked.clear()
