@@ -245,6 +245,8 @@ def _landed(state: SessionState, event: events.Landed, time: float) -> None:
     state.step, state.problem = None, None
     title = f"Attempt {event.attempt} landed in your project" + (", without what you rejected" if event.partial else "")
     title += f", as commit {event.commit[:9]}" if event.commit else ""
+    eager = Verdict.from_json(event.verdict).over_eager if event.verdict else None
+    title += f": as it lies there {eager.ratio:.2f}× eager [{eager.low:.2f}, {eager.high:.2f}]" if eager else ""
     fates = [("new    " if file["before"] is None else "changed", file["path"]) for file in event.files]
     again = state.task is not None and recording_of(state.task.capture) is not None
     hints = ["u takes it back, exactly.", *(["E runs your script again, and says what came of it."] if again else [])]

@@ -8,6 +8,7 @@ from app.blocks import Call, Notice, Said, Steps, Words
 from app.fold import fold
 from app.state import Part, SessionState
 from sandbox.progress import LOADED
+from tests.agent.support import make_verdict
 from tests.app import sessions
 
 
@@ -159,6 +160,15 @@ def test_decisions_and_landings() -> None:
     assert state.landing_to_undo() is state.landings[0]
     fold(state, events.Undone(landing=1, files=[{"path": "/p/blocks.py", "outcome": "restored"}]), n=5)
     assert state.landing_to_undo() is None
+
+
+def test_a_landing_is_told_with_what_was_measured_of_it() -> None:
+    state = SessionState()
+    for number, judged in enumerate((make_verdict(tier="full", ratio=2.0).to_json(), {}), 1):
+        fold(state, events.Landed(landing=number, attempt=4, files=[], partial=False, verdict=judged), n=number)
+    timed, unknown = (block.title for block in state.blocks if isinstance(block, Notice))
+    assert timed == "Attempt 4 landed in your project: as it lies there 2.00× eager [1.90, 2.10]"
+    assert unknown == "Attempt 4 landed in your project"
 
 
 def test_changes_name_what_moved_and_are_taken_once(story: Path) -> None:
