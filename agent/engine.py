@@ -156,7 +156,8 @@ class Engine:
     def _interrupt(self) -> None:
         if not (self._running.busy or self._chores):
             return
-        self._stream.emit(ev.Interrupted())
+        if not self._running.stopping:  # told once, though whoever interrupts often closes at once too
+            self._stream.emit(ev.Interrupted())
         self._running.stop(Ended(EndReason.INTERRUPTED))
         for chore in self._chores:
             chore.cancel()

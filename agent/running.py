@@ -107,6 +107,11 @@ class Running:
         """Whether a run goes on."""
         return self._task is not None and not self._task.done()
 
+    @property
+    def stopping(self) -> bool:
+        """Whether a run goes on that was told to stop."""
+        return self._task is not None and not self._task.done() and self._task.cancelling() > 0
+
     def warm_up(self) -> None:
         """Begin what takes long before anyone waits for it: the model's client, and the judge."""
         for problem in self._skills.problems:

@@ -269,10 +269,11 @@ def test_interrupting_an_answer_ends_the_run_and_the_next_run_goes_on(session):
         engine.send(cmd.Run())
         engine.wait_for(ev.Delta)
         engine.send(cmd.Interrupt())
+        engine.send(cmd.Interrupt())
         assert engine.wait_for(ev.RunEnded).reason == EndReason.INTERRUPTED
         engine.send(cmd.Steer("go on then"))
         engine.wait_for(ev.RunEnded, finished)
-    assert "interrupted" in kinds(folder)
+    assert kinds(folder).count("interrupted") == 1
     assert folded(folder).messages[2] == {"role": "user", "content": "[developer] go on then"}
 
 
