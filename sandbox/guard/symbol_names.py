@@ -46,7 +46,7 @@ _PREFIXES = re.compile(
     r"_Z(?:N?K?S[abdiostT]|NK?S[abdiostT]|NVK?S|nw|na|dl|da|Tv|Th|T[VIST]|GV|GTt|GR)"  # the C++ library, new and delete
     r"|_ZN?K?9__gnu_cxx|_ZN?K?10__cxxabiv1|_ZNK?10__cxxabiv1|_ZNK?9__gnu_cxx|_ZTIN10__cxxabiv1|_ZTVN10__cxxabiv1"
     r"|__cxa_|_Unwind_(?!Backtrace|Find|GetIP|SetIP|SetGR|ForcedUnwind)|_ITM_|_GLOBAL_OFFSET_TABLE_$|__sync_|__atomic_"
-    r"|GOMP_|GOACC_|omp_|__kmpc_|_ZGV[_a-zA-Z]{1,2}(?:[NM]\d+)[vlu]+_"
+    r"|GOMP_(?!parallel\w*_(?:start|end)$)|omp_|__kmpc_|_ZGV[_a-zA-Z]{1,2}(?:[NM]\d+)[vlu]+_"
     r"|__(?:a|t|ub|m|l|hwa)san_|__sanitizer_"
     r"|__(?:u?div|u?mod|u?divmod|mul|pow|trunc|extend|fix|fixuns|float|floatun|floatuns|cmp|ucmp|neg|ash[lr]|lshr|popcount|clz"
     r"|ctz|ffs|parity|bswap|add|sub|eq|ne|lt|le|gt|ge|unord|absv|addv|subv|mulv|negv|mul[a-z]c|div[a-z]c)"
@@ -74,6 +74,7 @@ _PROCESSES = re.compile(
     r"|_?sysv_signal|sig\w+|(?:sig)?(?:set|long)jmp|(?:make|set|get|swap)context|personality|unshare|setns|sched_set\w+|setpriority"
     r"|nice|setr?e?[ug]id|setrlimit\w*|prlimit\w*|alarm|timer_\w+|setitimer|mallopt|malloc_\w+|mprotect|pkey_\w+|madvise|mremap|munmap"
     r"|brk|sbrk|syscall|bpf|keyctl|gettid|getpp?id|backtrace\w*|_?Unwind_\w+"
+    r"|GOMP_parallel\w*_(?:start|end)"  # a team of threads that works on behind the call; the compiler asks for GOMP_parallel
 )
 _LOADING = re.compile(r"_?dl_?\w+|libc_dl\w+|r_debug|DYNAMIC|_?rtld_\w+|getauxval")
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import importlib
+import inspect
 import math
-from collections.abc import Mapping
+from collections import UserDict
+from types import MemberDescriptorType
 from typing import Any, Callable, Iterator, Sequence
 
 import torch
@@ -32,8 +34,9 @@ class Unsupported(TypeError):
 def flatten(value: Any) -> tuple[list[torch.Tensor], Any]:
     """Split a nested value into its tensors, in order, and a JSON-able structure that ``rebuild`` reads.
 
-    Tuples, lists, dicts, named tuples, dataclasses and other mappings nest; numbers, strings, None, dtypes, devices and
-    complex numbers are leaves. Raises Unsupported for anything else.
+    Tuples, lists, dicts, named tuples, dataclasses and ``UserDict`` nest; numbers, strings, None, dtypes, devices and
+    complex numbers are leaves. Raises Unsupported for anything else. What holds others is read as it lies in memory: a
+    class that derives from it could compute its parts when it is asked for them, behind the clock.
     """
     tensors: list[torch.Tensor] = []
     return tensors, _flatten(value, tensors)
@@ -99,15 +102,16 @@ def map_tensors(value: Any, function: Callable[[torch.Tensor], torch.Tensor]) ->
     if isinstance(value, torch.Tensor):
         return function(value)
     if isinstance(value, (tuple, list)):
-        items = [map_tensors(item, function) for item in value]
+        items = [map_tensors(item, function) for item in _items(value)]
         if isinstance(value, tuple):
             return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
         return items
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        changes = {f.name: map_tensors(getattr(value, f.name), function) for f in dataclasses.fields(value) if f.init}
+        parts = {f.name: _attribute(value, f.name) for f in dataclasses.fields(value) if f.init}
+        changes = {name: map_tensors(part, function) for name, part in parts.items()}
         return dataclasses.replace(value, **changes)
     if isinstance(value, dict):
-        return {key: map_tensors(item, function) for key, item in value.items()}
+        return {key: map_tensors(item, function) for key, item in dict.items(value)}
     return value
 
 
@@ -122,25 +126,39 @@ def _flatten(value: Any, tensors: list[torch.Tensor]) -> Any:
     if isinstance(value, torch.device):
         return {"kind": "torch", "content": f"device:{value}"}
     if isinstance(value, complex):
-        return {"kind": "complex", "content": [value.real, value.imag]}
+        exact = complex.__pos__(value)
+        return {"kind": "complex", "content": [exact.real, exact.imag]}
     if isinstance(value, (tuple, list)):
-        items = [_flatten(item, tensors) for item in value]
+        items = [_flatten(item, tensors) for item in _items(value)]
         name = _class_name(value) if hasattr(value, "_fields") else ""
         return {"kind": "tuple" if isinstance(value, tuple) else "list", "content": items, "class": name}
     return _flatten_record(value, tensors)
 
 
 def _flatten_record(value: Any, tensors: list[torch.Tensor]) -> Any:
-    if isinstance(value, Mapping):
-        pairs, plain = list(value.items()), type(value) is dict
+    if isinstance(value, UserDict):
+        pairs, plain = list(dict.items(_attribute(value, "data"))), False
+    elif isinstance(value, dict):
+        pairs, plain = list(dict.items(value)), type(value) is dict
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        pairs, plain = [(f.name, getattr(value, f.name)) for f in dataclasses.fields(value)], False
+        pairs, plain = [(f.name, _attribute(value, f.name)) for f in dataclasses.fields(value)], False
     else:
         raise Unsupported(f"{type(value).__module__}.{type(value).__qualname__}")
     if not all(isinstance(key, (str, int)) for key, _ in pairs):
         raise Unsupported("a dict whose keys are neither strings nor integers")
     content = [[key, _flatten(item, tensors)] for key, item in pairs]
     return {"kind": "dict", "content": content, "class": "" if plain else _class_name(value)}
+
+
+def _items(value: Sequence[Any]) -> list[Any]:
+    """Return what a tuple or a list holds, whatever its class says."""
+    return list(tuple.__iter__(value) if isinstance(value, tuple) else list.__iter__(value))  # type: ignore[arg-type]
+
+
+def _attribute(value: Any, name: str) -> Any:
+    """Return what an object holds under a name; a property is returned as such, which nothing here supports."""
+    held = inspect.getattr_static(value, name)
+    return held.__get__(value) if isinstance(held, MemberDescriptorType) else held
 
 
 def _class_name(value: Any) -> str:

@@ -208,7 +208,10 @@ def test_an_honest_file_passes(name: str, found: dict[str, list[Finding]]) -> No
     assert [each for each in found[name] if each.severity == "reject"] == []
 
 
-OF_CUDA = {
+REFUSED = {
+    "GOMP_parallel_start": "process",
+    "GOMP_parallel_loop_dynamic_start": "process",
+    "GOACC_parallel_keyed": "symbol",
     "cudaLaunchHostFunc": "process",
     "cudaIpcOpenMemHandle": "global-state",
     "cudaDeviceReset": "global-state",
@@ -224,15 +227,16 @@ HONEST_NAMES = """
     cudaFuncSetAttribute cudaLaunchKernelExC cudaLaunchCooperativeKernel cudaGraphLaunch cudaStreamBeginCapture atexit
     cublasSgemm_v2 cublasLtMatmul cublasGemmEx cudnnConvolutionForward cudnnSetStream __memcpy_chk __fprintf_chk
     __isoc23_strtol _ZGVdN8v_expf __expf_finite __udivti3 __extendhfsf2 __mulsc3 _ZSt9terminatev __kmpc_fork_call
+    GOMP_parallel GOMP_parallel_loop_dynamic GOMP_parallel_sections GOMP_loop_static_start GOMP_loop_end GOMP_critical_end
     _ZnwmSt11align_val_t __once_proxy __libc_single_threaded __dynamic_cast ffsll _ZNSt6thread20hardware_concurrencyEv
 """
 
 
-@pytest.mark.parametrize("name", OF_CUDA)
-def test_names_of_cuda_and_torch_that_are_refused(name: str) -> None:
+@pytest.mark.parametrize("name", REFUSED)
+def test_names_of_openmp_cuda_and_torch_that_are_refused(name: str) -> None:
     found = refusal(name)
     assert found is not None
-    assert found[0] == OF_CUDA[name]
+    assert found[0] == REFUSED[name]
 
 
 def test_names_that_compilers_and_libraries_need_pass() -> None:

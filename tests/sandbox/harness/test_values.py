@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import OrderedDict
+from collections import OrderedDict, UserDict
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -27,6 +27,31 @@ class Pair(NamedTuple):
 class Record:
     x: torch.Tensor
     name: str
+
+
+class LateTuple(tuple):
+    def __iter__(self):
+        return iter((torch.ones(1),))
+
+
+class LateList(list):
+    __iter__ = LateTuple.__iter__
+
+
+class LateDict(dict):
+    def items(self):
+        return [("x", torch.ones(1))]
+
+
+@dataclass
+class LateRecord(Record):
+    @property
+    def x(self) -> torch.Tensor:
+        return torch.ones(1)
+
+    @x.setter
+    def x(self, value: torch.Tensor) -> None:
+        pass
 
 
 LEAVES = st.one_of(
@@ -72,7 +97,21 @@ class TestStructure:
 
     def test_mappings_are_dicts(self) -> None:
         plain = values.flatten({"a": torch.ones(1)})[1]
-        assert values.same_structure(plain, values.flatten(OrderedDict(a=torch.ones(1)))[1]) == ""
+        for other in (OrderedDict, UserDict):
+            assert values.same_structure(plain, values.flatten(other(a=torch.ones(1)))[1]) == ""
+
+    @pytest.mark.parametrize("late", [LateTuple([0]), LateList([0]), LateDict(x=0), UserDict(LateDict(x=0))])
+    def test_what_computes_when_it_is_asked_is_not_asked(self, late) -> None:
+        assert values.flatten(late)[0] == []
+        assert "tensor" not in json.dumps(values.flatten(values.map_tensors(late, torch.neg))[1])
+
+    def test_a_property_is_not_asked_either(self) -> None:
+        with pytest.raises(values.Unsupported):
+            values.flatten(LateRecord(torch.ones(1), "late"))
+
+    def test_records_with_slots(self) -> None:
+        slotted = dataclass(slots=True)(type("Slotted", (), {"__annotations__": {"x": torch.Tensor}}))
+        assert len(values.flatten(slotted(torch.ones(1)))[0]) == 1
 
     @pytest.mark.parametrize("value", [object(), {(1, 2): 3}, iter([]), {"a": [object()]}])
     def test_unsupported(self, value) -> None:
