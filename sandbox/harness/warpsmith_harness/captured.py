@@ -64,7 +64,11 @@ class Captured:
     def constructor_arguments(self, module: types.ModuleType, device: torch.device) -> Arguments:
         """Unpickle what the module was constructed with, for a device; ``module`` stands for the script that ran."""
         if self.manifest["init_missing"]:
-            raise TaskProblem(self.manifest["init_missing"], str(self._folder), 'Give them with --init "ARGS".')
+            raise TaskProblem(
+                self.manifest["init_missing"],
+                str(self._folder),
+                'Give them with --init "ARGS" (in Python: init="ARGS").',
+            )
         reader = types.SimpleNamespace(**vars(pickle))
         reader.Unpickler = _unpickler(self.manifest, module)
         try:
