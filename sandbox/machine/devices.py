@@ -49,7 +49,7 @@ def nvml() -> Any:
         EnvironmentFault: There is no NVIDIA driver on this machine.
     """
     with warnings.catch_warnings():
-        # The deprecated package pynvml, where something else installed it, says so at every import of the module.
+        # pynvml forwards to nvidia-ml-py and says so at every import.
         warnings.simplefilter("ignore", FutureWarning)
         import pynvml
     try:
