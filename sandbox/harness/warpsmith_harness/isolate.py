@@ -361,6 +361,12 @@ def _become_payload(cell: dict[str, Any], user: int, *, in_own_namespace: bool) 
     seccomp.restrict(families=rights.families(cell), looking=alone and cell["gpu"], above=above)
 
 
+def _data_bytes() -> int:
+    """Return what this process's data takes so far, shared with the one it was forked from: torch alone may take 700 MB."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[5]) * resource.getpagesize()
+
+
 def _limit(cell: dict[str, Any], user: int, *, in_own_namespace: bool) -> None:
     """Set resource limits; the tasks of a user who is not the cell's alone are counted together with all others."""
     limits = cell["limits"]
@@ -371,7 +377,7 @@ def _limit(cell: dict[str, Any], user: int, *, in_own_namespace: bool) -> None:
     }
     if limits.get("memory_bytes") and not (cell["gpu"] or limits.get("sparse")):
         # A CUDA context maps far more than it uses, and so does a sanitizer: there only the control group can bound it.
-        wanted[resource.RLIMIT_DATA] = limits["memory_bytes"]
+        wanted[resource.RLIMIT_DATA] = _data_bytes() + limits["memory_bytes"]
     if limits.get("processes") and not cell.get("housed"):
         alone = in_own_namespace or cell["user"] is not None
         already = 0 if alone else count_tasks(user)
