@@ -45,19 +45,26 @@ _FORMS = 12
 """In how many ways at most a class is judged."""
 _SIGNATURES = 1000
 _PATIENCE = 16
+_MORE_ROOM = "Give captures more room (--capture-mb 1024)"
 _SHARE = 4
 """What is not the first of its class may take so many times less than the bytes that are left."""
 
 
 @dataclass
 class _Seen:
-    """What is known of a class; ``refused`` says why calls of it could not be kept, if any could not."""
+    """What is known of a class.
+
+    Attributes:
+        refused: Why calls of it could not be kept, if any could not.
+        crowded: Whether some were not kept because there was no room for them.
+    """
 
     cls: type
     calls: int = 0
     builds: Dict[Any, Build] = field(default_factory=dict)
     refused: Optional[Refused] = None
     refusals: int = 0
+    crowded: bool = False
 
     def refuse(self, refused: Refused) -> None:
         """Note that a call cannot be kept."""
@@ -189,10 +196,11 @@ class Capture:
         first = not any(build.kept for build in seen.builds.values())
         if size > (self._budget if first else self._budget // _SHARE):
             if not first:
+                seen.crowded = True
                 return False
             raise Refused(
                 f"Its inputs are {size:,} bytes, and {max(0, self._budget):,} are left for captures.",
-                "Give captures more room (--capture-mb 1024), or record with smaller inputs.",
+                f"{_MORE_ROOM}, or record with smaller inputs.",
             )
         self._budget -= size
         return True
@@ -260,7 +268,8 @@ def _many(seen: _Seen, kept: List[Form]) -> List[str]:
     said = f"{seen.cls.__name__} was built or called in other ways too: this is the one that most data went through"
     others = f", and {len(kept) - 1} more are judged beside it" if len(kept) > 1 else ""
     left = f"; {calls - covered} of {calls} calls that were looked at are of none of these" if covered < calls else ""
-    return [f"{said} ({kept[0].calls} of {calls} calls){others}{left}."]
+    room = f" Inputs of some did not fit beside those that are kept. {_MORE_ROOM}." if left and seen.crowded else ""
+    return [f"{said} ({kept[0].calls} of {calls} calls){others}{left}.{room}"]
 
 
 def kwargs_of(module: nn.Module) -> Dict[str, Any]:
