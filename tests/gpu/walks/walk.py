@@ -132,7 +132,17 @@ class Walk:
     def rank(self) -> None:
         """Rank the script's modules; the class has to be captured."""
         command = self.plan.command[self.device.partition(":")[0]]
-        words = ("hotspots", command, "--seconds", f"{self.seconds}", "--measure", "0", "--json")
+        words = (
+            "hotspots",
+            command,
+            "--seconds",
+            f"{self.seconds}",
+            "--measure",
+            "0",
+            "--capture-mb",
+            "2048",
+            "--json",
+        )
         self.before = json.loads(self._warpsmith(*words, "--save", str(self._recording)))
         if not self._ranked["capture"]:
             raise Stopped(f"{self.plan.class_name} was not captured")
