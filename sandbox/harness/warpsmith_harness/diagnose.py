@@ -7,10 +7,12 @@ from typing import Optional
 
 import torch
 
-from warpsmith_harness.poison import C_LIBRARY_BYTE
+from warpsmith_harness.poison import C_LIBRARY_BYTE, HIGHEST, LOWEST
 
 _EXAMINED = 1 << 26
 _LOW_PRECISION = 2e-2
+_TELLING = 16
+"""So many bytes are all in the range of poison's numbers once in ten million times, if they are of something else."""
 
 
 def diagnose(got: torch.Tensor, wanted: torch.Tensor, wrong: torch.Tensor, allowed: float, scale: float = 0.0) -> str:
@@ -55,8 +57,11 @@ def _sentence(found: str, where: str) -> str:
 
 
 def _is_poison(bad: torch.Tensor) -> bool:
-    """Whether values are those of poisoned memory: NaN, all bits set, the largest integer, or the C library's filling."""
-    if bool((bad.contiguous().view(torch.uint8) == C_LIBRARY_BYTE).all()):
+    """Whether values are those of poisoned memory: NaN, all bits set, the largest integer, or what ``poison`` fills with."""
+    held = bad.contiguous().view(torch.uint8)
+    if bool((held == C_LIBRARY_BYTE).all()):
+        return True
+    if held.numel() >= _TELLING and bad.dtype.itemsize > 1 and bool(((held >= LOWEST) & (held <= HIGHEST)).all()):
         return True
     if bad.is_floating_point() or bad.is_complex():
         return bool(torch.isnan(bad).all())

@@ -19,7 +19,7 @@ NAN_BYTE = 0xFF
 """NaN in every floating dtype, -1 in signed integers."""
 C_LIBRARY_BYTE = 0xFE
 """What ``malloc`` fills with in NaN's turn: it cannot be asked for 0xFF."""
-_LOWEST, _HIGHEST = 0x21, 0x7B
+LOWEST, HIGHEST = 0x21, 0x7B
 """Bytes between them, in any order, are a finite number in every floating dtype of two bytes or more."""
 _TILE = 16 * 1024
 _TWICE_BYTES = 256 * 1024 * 1024
@@ -39,7 +39,7 @@ class Poison:
         self._numbers = True
         self._start = 0
         draw = torch.Generator().manual_seed(self._random.getrandbits(63))
-        drawn = torch.randint(_LOWEST, _HIGHEST + 1, (2 * _TILE,), dtype=torch.uint8, generator=draw)
+        drawn = torch.randint(LOWEST, HIGHEST + 1, (2 * _TILE,), dtype=torch.uint8, generator=draw)
         self._drawn: Dict[torch.device, torch.Tensor] = {drawn.device: drawn}
         self.byte = NAN_BYTE
 
@@ -47,7 +47,7 @@ class Poison:
         """Go on to NaN, and from NaN to numbers."""
         self._numbers = not self._numbers
         self._start = self._random.randrange(_TILE)
-        self.byte = self._random.randint(_LOWEST, _HIGHEST) if self._numbers else NAN_BYTE
+        self.byte = self._random.randint(LOWEST, HIGHEST) if self._numbers else NAN_BYTE
 
     def fill(self, tensors: Sequence[torch.Tensor]) -> None:
         """Fill tensors in place, with the gaps between their elements."""

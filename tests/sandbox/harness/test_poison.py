@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from warpsmith_harness.diagnose import diagnose
 from warpsmith_harness.poison import Poison
 from warpsmith_harness.watch import Guards, OperatorWatch
 
@@ -94,3 +95,15 @@ def test_who_is_honest_where_memory_is_nan_is_seen_in_the_turn_after(operators: 
         for _ in range(4)
     ]
     assert right == [True, False, True, False]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.int64])
+def test_what_was_never_written_is_told_in_both_turns(nan: Poison, dtype: torch.dtype) -> None:
+    wanted = torch.arange(1, 33).to(dtype)
+    for _ in range(2):
+        got = wanted.clone()
+        nan.fill([got[16:]])
+        wrong = ~(got == wanted)
+        assert "never written" in diagnose(got, wanted, wrong, 0.0)
+        nan.turn()
+    assert "never written" not in diagnose(wanted + 1, wanted, torch.ones(32, dtype=torch.bool), 0.0)

@@ -77,16 +77,16 @@ def test_more_placements_are_drawn_while_the_reward_is_undecided(
     assert_timed(judge.check(candidate()), 4)
 
 
-RISING = """
-  bool rising = true;
-  for (int j = 1; j < 12; ++j) rising = rising && x[j] >= x[j - 1];
-  if (rising) out[0] += 1;
+IN_ORDER = """
+  bool rising = true, falling = true;
+  for (int j = 1; j < 12; ++j) rising = rising && x[j] >= x[j - 1], falling = falling && x[j] <= x[j - 1];
+  if (rising || falling) out[0] += 1;
 """
 
 
 @pytest.mark.parametrize(
     ("spoilt", "right", "started"),
-    [("", True, [1, 2]), ("out[0] += 1;", False, [1]), (RISING, False, [1, 2])],
+    [("", True, [1, 2]), ("out[0] += 1;", False, [1]), (IN_ORDER, False, [1, 2])],
     ids=["right", "wrong at once", "wrong later"],
 )
 def test_the_workers_of_all_placements_get_ready_once_the_first_answer_is_right_and_none_is_left(
