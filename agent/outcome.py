@@ -12,6 +12,9 @@ from agent.session import is_open, open_session
 from agent.settings import Settings
 from agent.state import Judged, SessionState
 
+_TO_MEND = (EndReason.TASK_UNUSABLE, EndReason.ENVIRONMENT, EndReason.MODEL_ERROR, EndReason.REPLAY_DIVERGED)
+"""Ends that the same run would come to again, as long as nobody does what was said of them."""
+
 
 def best_line(state: SessionState) -> str:
     """Return the best attempt with its reward and its ratios, or that there is none."""
@@ -95,7 +98,7 @@ def next_line(state: SessionState, folder: Path) -> str:
         return f"next: look at what landed, or undo it: {command}"
     if is_open(folder):
         return "next: it is open just now, in another terminal or without a screen: look there, or here again when it has ended"
-    if state.best is None and state.end_reason == EndReason.TASK_UNUSABLE:
+    if state.best is None and state.end_reason in _TO_MEND:
         return (
             f"next: mend that; where options have to change, begin anew, since a session keeps its own; else: {command}"
         )

@@ -27,6 +27,10 @@ def main(options: argparse.Namespace) -> int:
     from dataclasses import replace
 
     headless = options.headless or not sys.stdout.isatty()
+    if not headless:
+        from app.terminal import require_terminal
+
+        require_terminal("warpsmith demo --headless")  # before there is a project and a session that nobody will see
     settings = settings_from(options)
     device = resolve_device(settings.device)
     project = copy_project(settings.home / "demo")

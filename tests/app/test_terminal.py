@@ -107,10 +107,14 @@ def test_being_woken_while_it_ends_does_not_bring_it_back(tmp_path: Path, monkey
     assert terminal.ended() == 0
 
 
-def test_in_the_background_of_a_terminal_it_is_refused_and_not_stopped(tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", ["open", "demo"])
+def test_in_the_background_of_a_terminal_it_is_refused_and_not_stopped(tmp_path: Path, command: str) -> None:
     code = (
         "import subprocess, sys; sys.exit(subprocess.run([sys.executable, *sys.argv[1:]], process_group=0).returncode)"
     )
-    terminal = Terminal("-c", code, "-m", "app.cli", "open", str(tmp_path))
+    arguments = [str(tmp_path)] if command == "open" else []
+    terminal = Terminal("-c", code, "-m", "app.cli", command, *arguments, "--home", str(tmp_path / "home"))
     assert terminal.ended() == 2
     assert b"timeout --foreground" in terminal.seen
+    assert not (tmp_path / "home" / "sessions").exists()
+    assert not (tmp_path / "home" / "demo").exists()

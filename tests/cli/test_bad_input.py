@@ -196,7 +196,7 @@ def test_a_full_home_is_3(cli: Cli, task: Path, small_disk: Path, command: list[
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--model", "openai/none"], ["ended: model_error", "has no key", "API key"]),
+        (["--model", "openai/none"], ["ended: model_error", "has no key", "API key", "next: mend that"]),
         (["--model", "replay:nope"], ["no recording 'nope'", "demo-cpu"]),
     ],
     ids=["no key", "no recording"],
