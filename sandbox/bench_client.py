@@ -103,12 +103,12 @@ class Bench(Correspondent):
             close_all(descriptors)
 
     def _next(self, deadline: float, timeout: float) -> tuple[Message, list[int]]:
-        while not self._process.channel.ready(SLICE_SECONDS):
-            self._check()
-            self._process.wake()
-            if time.monotonic() > deadline:
-                raise self._died(f"it gave no answer within {timeout:.0f} s")
         try:
+            while not self._process.channel.ready(SLICE_SECONDS):
+                self._check()
+                self._process.wake()
+                if time.monotonic() > deadline:
+                    raise self._died(f"it gave no answer within {timeout:.0f} s")
             return self._process.channel.receive_with_descriptors(max(5.0, deadline - time.monotonic()))
         except (ChannelClosed, ChannelTimeout) as error:
             raise self._died("") from error

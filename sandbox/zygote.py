@@ -88,8 +88,11 @@ class Zygote(Correspondent):
     def exit_status(self, worker: int) -> int | None:
         """Return the wait status of an ended worker, or None while it runs; takes in what the zygote has told."""
         self._process.wake()
-        while worker not in self._exits and self._process.channel.ready(0):
-            self._handle(self._next(1.0))
+        try:
+            while worker not in self._exits and self._process.channel.ready(0):
+                self._handle(self._next(1.0))
+        except ChannelClosed as error:  # it was lost before, and given up then
+            raise self._lost("it is gone") from error
         return self._exits.get(worker)
 
     def kill(self, worker: int) -> None:
@@ -127,12 +130,12 @@ class Zygote(Correspondent):
 
     def _next(self, timeout: float) -> Message:
         deadline = time.monotonic() + timeout
-        while not self._process.channel.ready(SLICE_SECONDS):
-            self._check()
-            self._process.wake()
-            if time.monotonic() > deadline:
-                raise self._lost(f"it gave no answer within {timeout:.0f} s")
         try:
+            while not self._process.channel.ready(SLICE_SECONDS):
+                self._check()
+                self._process.wake()
+                if time.monotonic() > deadline:
+                    raise self._lost(f"it gave no answer within {timeout:.0f} s")
             return self._process.channel.receive(timeout)
         except (ChannelClosed, ChannelTimeout) as error:
             raise self._lost("") from error

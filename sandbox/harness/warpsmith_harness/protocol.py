@@ -28,7 +28,7 @@ Message = Dict[str, Any]
 
 
 class ChannelClosed(Exception):
-    """The other end is gone."""
+    """The other end is gone, or this one was closed."""
 
 
 class ChannelTimeout(Exception):
@@ -86,7 +86,13 @@ class Channel:
             raise ChannelClosed(str(error)) from error
 
     def ready(self, timeout: Optional[float] = 0.0) -> bool:
-        """Tell whether something can be read (also the other end's leaving) within ``timeout`` seconds."""
+        """Tell whether something can be read (also the other end's leaving) within ``timeout`` seconds.
+
+        Raises:
+            ChannelClosed: It was closed at this end.
+        """
+        if self.fileno() < 0:
+            raise ChannelClosed("It was closed at this end.")
         return bool(select.select([self._socket], [], [], timeout)[0])
 
     def receive(self, timeout: Optional[float] = None) -> Message:

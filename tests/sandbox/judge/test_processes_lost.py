@@ -15,6 +15,7 @@ import pytest
 
 from sandbox.isolation import best_isolation
 from sandbox.judge import Judge
+from sandbox.processes import ProcessLost
 from tests.sandbox.judge.conftest import LIMITS
 from tests.scale_task import REFERENCE, Write, kernel, write_task
 
@@ -51,6 +52,16 @@ def test_killed_between_two_checks(judge: Judge, candidate: Write, role: str) ->
     for process in _named(role):
         process.kill()
         process.wait()
+    assert judge.check(candidate()).correct
+
+
+def test_a_worker_of_a_zygote_that_was_given_up_meanwhile_is_lost_with_it(judge: Judge, candidate: Write) -> None:
+    crew = judge._opened()[0]
+    [worker] = crew.begin_workers(1, [], None, {})
+    crew.await_workers([worker])
+    worker._parent.stop()
+    with pytest.raises(ProcessLost):
+        worker.ask({"op": "probe"}, 5.0)
     assert judge.check(candidate()).correct
 
 
