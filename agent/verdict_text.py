@@ -128,14 +128,15 @@ def _errors(absolute: float | None, relative: float | None) -> str:
 
 
 def _profile(profile: ProfileReport, reason: str, size: Size, *, on_cpu: bool) -> Iterator[str]:
-    timed = profile.device_us > 0
+    times = _times(profile, on_cpu) if profile.device_us > 0 else ""
+    untimed = "no time could be taken"
     if profile.disturbed:
         why = "" if profile.disturbed.rstrip(".") in reason else f": {profile.disturbed}"
-        doubt = "the times below cannot be trusted" if timed else "no time could be taken"
+        doubt = "the times below cannot be trusted" if times else untimed
         yield f"profile: DISTURBED, which is not the kernel's fault; {doubt}{why}"
-        yield f"  {_times(profile, on_cpu)}" if timed else ""
+        yield f"  {times}" if times else ""
     else:
-        yield f"profile: {_times(profile, on_cpu) if timed else 'no time could be taken'}"
+        yield f"profile: {times or untimed}"
     if profile.judged_by == "latency":
         yield "  judged by latency: baselines and speedups below are about what a caller waits"
     if profile.remarkable:

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -14,10 +13,7 @@ from tests.agent.support import MODULE
 from tests.agent.test_end_to_end import CANDIDATE
 from tests.servers.openai_server import Call, OpenAIServer, Reply
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not Path("/dev/nvidiactl").exists(), reason="there is no NVIDIA GPU"),
-]
+pytestmark = pytest.mark.gpu
 
 KERNEL = """#include <cstdint>
 

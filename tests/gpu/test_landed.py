@@ -26,10 +26,7 @@ from tests.agent.landing.example import (
     verdict,
 )
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not Path("/dev/nvidiactl").exists(), reason="there is no NVIDIA GPU"),
-]
+pytestmark = pytest.mark.gpu
 
 ON_GPU = """
 m, x = m.cuda(), x.cuda()

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests.agent.mcp.every_tool import use_every_tool
 from tests.agent.mcp.serving import make_project, server_of
 from tests.agent.test_end_to_end import CANDIDATE
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not Path("/dev/nvidiactl").exists(), reason="there is no NVIDIA GPU"),
-]
+pytestmark = pytest.mark.gpu
 
 KERNEL = """#include <cstdint>
 #ifndef THREADS

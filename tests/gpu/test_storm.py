@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests.storm.test_storm import storm
@@ -12,7 +10,6 @@ pytestmark = [
     pytest.mark.gpu,
     pytest.mark.slow,
     pytest.mark.timeout(900),
-    pytest.mark.skipif(not Path("/dev/nvidiactl").exists(), reason="there is no NVIDIA GPU"),
 ]
 
 
